@@ -1,0 +1,1 @@
+# Install and export: filled by the install rules of the rooms.

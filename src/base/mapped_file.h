@@ -1,0 +1,37 @@
+// A file mapped read-only. A page that can no longer be read (the file was truncated under us) does not
+// kill the process: it reads as zeros and the file remembers it, so the reader returns an error.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <span>
+#include <string>
+
+#include "markbase/result.h"
+
+namespace markbase::base {
+
+class MappedFile {
+ public:
+  // Errors: kBadInput with path and reason (missing, a directory, empty allowed: zero bytes).
+  static Result<MappedFile> open(const std::string& path);
+  MappedFile(MappedFile&&) noexcept;
+  MappedFile& operator=(MappedFile&&) noexcept;
+  MappedFile(const MappedFile&) = delete;
+  ~MappedFile();
+
+  const std::string& path() const;
+  std::span<const std::byte> bytes() const;
+  // Tells the kernel that these pages will be needed soon / are not needed any more.
+  void prefetch(std::span<const std::byte> part) const;
+  void release(std::span<const std::byte> part) const;
+  // kBadInput if any page of the file was met that could not be read any more since it was opened.
+  Result<void> check_intact() const;
+
+ private:
+  struct State;
+  MappedFile();
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace markbase::base
