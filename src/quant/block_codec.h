@@ -1,5 +1,5 @@
-// How one GGUF block type is taken apart: a row of function pointers that work on a run of blocks, so
-// that the choice of the type costs one jump a run and the loops inside see only constants.
+// How one GGUF block type is taken apart: a row of function pointers that work on a run of blocks,
+// so that the choice of the type costs one jump a run and the loops inside see only constants.
 // Private to this room.
 #pragma once
 
@@ -10,8 +10,8 @@
 
 namespace markbase::quant {
 
-// Parts of the scales of a run of super-blocks, as unpack_sub_scales gives them. Null where the type
-// has no such part.
+// Parts of the scales of a run of super-blocks, as unpack_sub_scales gives them. Null where the
+// type has no such part.
 struct SubScalePointers {
   uint16_t* d;
   uint16_t* dmin;

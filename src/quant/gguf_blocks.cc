@@ -67,7 +67,8 @@ struct Q5_1 {
 // {half d; i8 qs[32]}: w = d * q. The code is q + 128, which flips the sign bit of the byte.
 struct Q8_0 {
   static constexpr int64_t kElements = kBlock, kBytes = 34, kGroup = kBlock;
-  static constexpr GroupedLayout kLayout = {8, kBlock, 128, Codebook::kNone, ScaleKind::kF16, false};
+  static constexpr GroupedLayout kLayout = {8,    kBlock, 128, Codebook::kNone, ScaleKind::kF16,
+                                            false};
   static void codes(const uint8_t* __restrict block, uint8_t* __restrict codes) {
     for (int i = 0; i < kBlock; ++i) codes[i] = block[2 + i] ^ 0x80;
   }
@@ -82,12 +83,18 @@ constexpr BlockCodec kCodecOf = {
 
 const BlockCodec* simple_block_codec(Format format) {
   switch (format) {
-    case Format::kQ4_0: return &kCodecOf<Q4_0>;
-    case Format::kQ4_1: return &kCodecOf<Q4_1>;
-    case Format::kQ5_0: return &kCodecOf<Q5_0>;
-    case Format::kQ5_1: return &kCodecOf<Q5_1>;
-    case Format::kQ8_0: return &kCodecOf<Q8_0>;
-    default: return nullptr;
+    case Format::kQ4_0:
+      return &kCodecOf<Q4_0>;
+    case Format::kQ4_1:
+      return &kCodecOf<Q4_1>;
+    case Format::kQ5_0:
+      return &kCodecOf<Q5_0>;
+    case Format::kQ5_1:
+      return &kCodecOf<Q5_1>;
+    case Format::kQ8_0:
+      return &kCodecOf<Q8_0>;
+    default:
+      return nullptr;
   }
 }
 

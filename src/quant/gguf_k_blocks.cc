@@ -1,6 +1,6 @@
 // GGUF super-blocks of 256 values: groups of 16 or 32 with short integer scales under one half (two
-// where there is a minimum). scale = d * sub and offset = -(dmin * submin); both products are exact in
-// float32 (11 + at most 8 bits).
+// where there is a minimum). scale = d * sub and offset = -(dmin * submin); both products are exact
+// in float32 (11 + at most 8 bits).
 #include "quant/block_codec.h"
 
 namespace markbase::quant {
@@ -16,8 +16,8 @@ struct Parts {
   uint8_t submin[16] = {};
 };
 
-// Codes of Q2_K, and the low bits of Q3_K: for each half of the block 32 bytes give four passes of 32
-// consecutive codes, two bits each, low bits first.
+// Codes of Q2_K, and the low bits of Q3_K: for each half of the block 32 bytes give four passes of
+// 32 consecutive codes, two bits each, low bits first.
 void two_bit_codes(const uint8_t* __restrict packed, uint8_t* __restrict codes) {
   for (int half = 0; half < 2; ++half) {
     for (int pass = 0; pass < 4; ++pass) {
@@ -40,8 +40,8 @@ struct Q2_K {
   }
 };
 
-// {u8 hmask[32]; u8 qs[64]; u8 scales[12]; half d}: w = d * (sc - 32) * (q - 4), where q has the two
-// bits of qs and, above them, bit (pass over 32 values) of hmask.
+// {u8 hmask[32]; u8 qs[64]; u8 scales[12]; half d}: w = d * (sc - 32) * (q - 4), where q has the
+// two bits of qs and, above them, bit (pass over 32 values) of hmask.
 struct Q3_K {
   static constexpr int64_t kElements = kSuper, kBytes = 110, kGroup = 16;
   static constexpr GroupedLayout kLayout = {3, 16, 4, Codebook::kNone, ScaleKind::kSub, false};
@@ -64,9 +64,9 @@ struct Q3_K {
   }
 };
 
-// Eight (scale, minimum) pairs of six bits in 12 bytes, shared by Q4_K and Q5_K. The first four pairs
-// stand in the low six bits of bytes 0..3 and 4..7; the last four have their low nibbles in bytes 8..11
-// and their two high bits above the first four.
+// Eight (scale, minimum) pairs of six bits in 12 bytes, shared by Q4_K and Q5_K. The first four
+// pairs stand in the low six bits of bytes 0..3 and 4..7; the last four have their low nibbles in
+// bytes 8..11 and their two high bits above the first four.
 void six_bit_pairs(const uint8_t* packed, uint8_t* sub, uint8_t* submin) {
   for (int j = 0; j < 4; ++j) {
     sub[j] = packed[j] & 63;
@@ -110,8 +110,8 @@ struct Q5_K {
   static void parts(const uint8_t* block, Parts* parts) { Q4_K::parts(block, parts); }
 };
 
-// {u8 ql[128]; u8 qh[64]; i8 scales[16]; half d}: w = d * scale * (q - 32). Per half of the block 64
-// bytes of ql give the low four bits of 128 values, 32 bytes of qh the two bits above.
+// {u8 ql[128]; u8 qh[64]; i8 scales[16]; half d}: w = d * scale * (q - 32). Per half of the block
+// 64 bytes of ql give the low four bits of 128 values, 32 bytes of qh the two bits above.
 struct Q6_K {
   static constexpr int64_t kElements = kSuper, kBytes = 210, kGroup = 16;
   static constexpr GroupedLayout kLayout = {6, 16, 32, Codebook::kNone, ScaleKind::kSub, false};
@@ -183,12 +183,18 @@ constexpr BlockCodec kCodecOf = {{T::kElements, T::kBytes},
 
 const BlockCodec* k_block_codec(Format format) {
   switch (format) {
-    case Format::kQ2_K: return &kCodecOf<Q2_K>;
-    case Format::kQ3_K: return &kCodecOf<Q3_K>;
-    case Format::kQ4_K: return &kCodecOf<Q4_K>;
-    case Format::kQ5_K: return &kCodecOf<Q5_K>;
-    case Format::kQ6_K: return &kCodecOf<Q6_K>;
-    default: return nullptr;
+    case Format::kQ2_K:
+      return &kCodecOf<Q2_K>;
+    case Format::kQ3_K:
+      return &kCodecOf<Q3_K>;
+    case Format::kQ4_K:
+      return &kCodecOf<Q4_K>;
+    case Format::kQ5_K:
+      return &kCodecOf<Q5_K>;
+    case Format::kQ6_K:
+      return &kCodecOf<Q6_K>;
+    default:
+      return nullptr;
   }
 }
 

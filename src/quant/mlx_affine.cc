@@ -38,13 +38,20 @@ void unpack(const uint8_t* packed, std::span<uint8_t> codes) {
 void unpack_bit_stream(int bits, const uint8_t* packed, std::span<uint8_t> codes) {
   MB_DCHECK(codes.size() % 8 == 0);
   switch (bits) {
-    case 2: return unpack<2>(packed, codes);
-    case 3: return unpack<3>(packed, codes);
-    case 4: return unpack<4>(packed, codes);
-    case 5: return unpack<5>(packed, codes);
-    case 6: return unpack<6>(packed, codes);
-    case 8: return unpack<8>(packed, codes);
-    default: MB_CHECK_MSG(false, "bits of a packed row");
+    case 2:
+      return unpack<2>(packed, codes);
+    case 3:
+      return unpack<3>(packed, codes);
+    case 4:
+      return unpack<4>(packed, codes);
+    case 5:
+      return unpack<5>(packed, codes);
+    case 6:
+      return unpack<6>(packed, codes);
+    case 8:
+      return unpack<8>(packed, codes);
+    default:
+      MB_CHECK_MSG(false, "bits of a packed row");
   }
 }
 
@@ -59,7 +66,9 @@ void pack_bit_stream(int bits, std::span<const uint8_t> codes, uint8_t* packed) 
 
 void load_floats(tensor::DType dtype, const uint8_t* bytes, std::span<float> out) {
   switch (dtype) {
-    case tensor::DType::kF32: std::memcpy(out.data(), bytes, out.size_bytes()); return;
+    case tensor::DType::kF32:
+      std::memcpy(out.data(), bytes, out.size_bytes());
+      return;
     case tensor::DType::kF16:
       for (size_t i = 0; i < out.size(); ++i) {
         uint16_t half;
@@ -77,7 +86,8 @@ void load_floats(tensor::DType dtype, const uint8_t* bytes, std::span<float> out
     case tensor::DType::kF8E4M3:
       for (size_t i = 0; i < out.size(); ++i) out[i] = base::e4m3_to_float(bytes[i]);
       return;
-    default: MB_CHECK_MSG(false, "float type of a weight");
+    default:
+      MB_CHECK_MSG(false, "float type of a weight");
   }
 }
 

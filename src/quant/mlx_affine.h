@@ -1,5 +1,5 @@
-// MLX affine rows: codes as a stream of bits in words of 32, scales and biases apart. Private to this
-// room; the checks are validate()'s.
+// MLX affine rows: codes as a stream of bits in words of 32, scales and biases apart. Private to
+// this room; the checks are validate()'s.
 #pragma once
 
 #include <cstdint>
@@ -9,8 +9,9 @@
 
 namespace markbase::quant {
 
-// Element i of a row occupies bits [i * bits, (i + 1) * bits) of its bytes, least significant first.
-// codes.size() is a multiple of 8; bits is 2, 3, 4, 5, 6 or 8; packed has codes.size() * bits / 8 bytes.
+// Element i of a row occupies bits [i * bits, (i + 1) * bits) of its bytes, least significant
+// first. codes.size() is a multiple of 8; bits is 2, 3, 4, 5, 6 or 8; packed has codes.size() *
+// bits / 8 bytes.
 void unpack_bit_stream(int bits, const uint8_t* packed, std::span<uint8_t> codes);
 // The inverse.
 void pack_bit_stream(int bits, std::span<const uint8_t> codes, uint8_t* packed);

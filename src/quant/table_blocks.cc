@@ -20,7 +20,7 @@ struct Iq4Nl {
 // 2^-128 and 2^-127 are float32 subnormals; e = 255 continues the rule to 2^127.
 struct Mxfp4 {
   static constexpr int64_t kElements = 32, kBytes = 17, kGroup = 32;
-  static constexpr GroupedLayout kLayout = {4,     32, 0, Codebook::kE2M1Doubled, ScaleKind::kE8M0,
+  static constexpr GroupedLayout kLayout = {4,    32, 0, Codebook::kE2M1Doubled, ScaleKind::kE8M0,
                                             false};
   static void codes(const uint8_t* block, uint8_t* codes) {
     split_nibbles<16>(block + 1, codes, codes + 16);
@@ -31,7 +31,8 @@ struct Mxfp4 {
   }
 };
 
-// {half d; u16 high; u8 low[4]; u8 qs[128]}: eight groups of 32 with a six-bit scale each, centred at 32.
+// {half d; u16 high; u8 low[4]; u8 qs[128]}: eight groups of 32 with a six-bit scale each, centred
+// at 32.
 struct Iq4Xs {
   static constexpr int64_t kElements = 256, kBytes = 136, kGroup = 32;
   static constexpr GroupedLayout kLayout = {4, 32, 0, Codebook::kIq4, ScaleKind::kSub, false};
@@ -71,10 +72,14 @@ constexpr BlockCodec kIq4XsCodec = {{Iq4Xs::kElements, Iq4Xs::kBytes},
 
 const BlockCodec* table_block_codec(Format format) {
   switch (format) {
-    case Format::kIQ4_NL: return &kCodecOf<Iq4Nl>;
-    case Format::kMXFP4: return &kCodecOf<Mxfp4>;
-    case Format::kIQ4_XS: return &kIq4XsCodec;
-    default: return nullptr;
+    case Format::kIQ4_NL:
+      return &kCodecOf<Iq4Nl>;
+    case Format::kMXFP4:
+      return &kCodecOf<Mxfp4>;
+    case Format::kIQ4_XS:
+      return &kIq4XsCodec;
+    default:
+      return nullptr;
   }
 }
 
