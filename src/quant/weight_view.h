@@ -33,15 +33,15 @@ std::string_view format_name(Format format);
 // A two-dimensional weight [rows, cols], row-major, looking into mapped bytes it does not own.
 struct WeightView {
   Format format = Format::kF32;
-  int64_t rows = 0;                 // outputs
-  int64_t cols = 0;                 // inputs (K)
-  std::span<const std::byte> data;  // blocks, floats, or packed words (kAffine)
+  int64_t rows = 0;                      // outputs
+  int64_t cols = 0;                      // inputs (K)
+  std::span<const std::byte> data = {};  // blocks, floats, or packed words (kAffine)
   // kAffine only:
   int bits = 0;                                     // 2, 3, 4, 5, 6 or 8
   int group_size = 0;                               // 32, 64 or 128
   tensor::DType scale_dtype = tensor::DType::kF32;  // F32, F16 or BF16, of scales and biases
-  std::span<const std::byte> scales;                // [rows, cols / group_size]
-  std::span<const std::byte> biases;                // [rows, cols / group_size]
+  std::span<const std::byte> scales = {};           // [rows, cols / group_size]
+  std::span<const std::byte> biases = {};           // [rows, cols / group_size]
 };
 
 // Elements and bytes of one block ({1, 2} for BF16). kAffine has none and MB_CHECKs.
