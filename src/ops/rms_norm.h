@@ -18,7 +18,7 @@ void check(const RmsNormArgs& args);
 // residual += rms_norm(x, post_weight); y = rms_norm(residual, next_weight).
 // The end of one sub-layer and the start of the next in one pass. Gives the bits of its composition.
 // x, residual, y: [rows, width] f32; y may be x, neither may be residual. next_weight.data == nullptr with
-// y.data == nullptr: only the residual is updated.
+// y.data == nullptr: only the residual is updated; the composed default then overwrites x with its norm.
 struct AddRmsNormArgs {
   tensor::TensorView x;
   tensor::TensorView post_weight;

@@ -45,14 +45,18 @@ struct Candidate {
   float value;
 };
 
-// One row on the host, for backends whose memory the host can read, and for tests. Returns the chosen id.
+// One row on the host, for backends whose memory the host can read, and for tests. Returns the chosen id,
+// or -1 where there is nothing to choose: a NaN or +infinity among the logits, or all of them -infinity
+// (the caller reports it). Candidates stand by falling logit, ties by id, so a tie at the border of top-k
+// or top-p keeps the lower ids. The draw takes the first whose cumulative probability exceeds
+// u = (53 bits of philox4x32(seed, answer_idx, position)) / 2^53. The chosen id is added to `seen`.
 // `candidates` has room for the whole vocabulary. Allocates nothing.
 int32_t sample_row(std::span<float> logits, const SamplingParams& params, int32_t position,
                    std::span<const int32_t> suppressed, std::span<uint32_t> seen,
                    std::span<Candidate> candidates);
 
 // The distribution that sample_row draws from: probabilities of the kept ids, highest first (greedy: one id
-// with 1). Returns how many. Same arguments.
+// with 1). Returns how many; 0 where there is nothing to choose. Same arguments.
 int64_t sampling_distribution(std::span<float> logits, const SamplingParams& params,
                               std::span<const int32_t> suppressed, std::span<const uint32_t> seen,
                               std::span<Candidate> candidates);
