@@ -14,6 +14,9 @@
 
 namespace markbase::tools {
 
+// {"version","commit","compiler","backends":[...],"cpu_level"}
+Result<std::string> version_json();
+
 struct InspectOptions {
   bool tensors = false;           // list every tensor
   EngineOptions engine;           // for the memory plan

@@ -1,0 +1,123 @@
+// What the commands share: options, exit codes, output that never lies about where it went.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <atomic>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/json.h"
+#include "markbase/engine.h"
+#include "markbase/options.h"
+#include "markbase/result.h"
+#include "markbase/tools.h"
+
+namespace markbase::cli {
+
+// Options that every command with a model takes.
+struct SharedOptions {
+  std::string model;
+  std::string backend = "auto";
+  std::string cpu_isa = "auto";
+  std::string kv = "auto";
+  std::string activations = "auto";
+  std::string memory;
+  std::string mmproj;
+  std::string draft;
+  std::string log_level = "warning";
+  int threads = 0;
+  int64_t context_tokens = 0;
+  int64_t prefill_chunk_tokens = 512;
+  bool quiet = false;
+  bool verbose = false;
+  bool json = false;
+};
+
+// The prompt of run, logits and trace.
+struct PromptOptions {
+  std::optional<std::string> text;
+  std::string file;
+  std::string ids;
+  std::string system;
+  bool raw = false;
+  bool special = false;
+  bool think = false;
+  std::vector<std::string> image, audio, video;
+};
+
+// One command: adds its options to `app` and returns what to run after parsing (exit code 0, or an Error).
+using Action = std::function<Result<int>()>;
+struct Command {
+  std::string_view name;
+  std::string_view summary;
+  Action (*make)(CLI::App& app);
+};
+Action make_run(CLI::App& app);
+Action make_chat(CLI::App& app);
+Action make_tokenize(CLI::App& app);
+Action make_template(CLI::App& app);
+Action make_logits(CLI::App& app);
+Action make_trace(CLI::App& app);
+Action make_inspect(CLI::App& app);
+Action make_verify(CLI::App& app);
+Action make_doctor(CLI::App& app);
+Action make_bench(CLI::App& app);
+Action make_perplexity(CLI::App& app);
+Action make_list(CLI::App& app);
+
+// --- options.cc ---
+enum class ModelArgument { kRequired, kOptional, kNone };
+void add_shared_options(CLI::App& app, SharedOptions& shared, ModelArgument model);
+void add_prompt_options(CLI::App& app, PromptOptions& prompt);
+// Checks ranges and turns them into what the engine takes; refuses what this build cannot honour.
+Result<EngineOptions> engine_options(const SharedOptions& shared);
+// The path of shared.model: a path, a name in the models folder, or org/name in the Hugging Face cache.
+Result<std::string> model_path(const SharedOptions& shared);
+tools::ModelPlaces model_places();
+// Loads with plan and progress on stderr.
+Result<Engine> load_engine(const SharedOptions& shared);
+// Comma-separated integers in [min, max]; `option` names them in the error.
+Result<std::vector<int64_t>> parse_integers(const std::string& text, const std::string& option, int64_t min,
+                                            int64_t max);
+// Comma-separated token ids in [0, vocab_size).
+Result<std::vector<int32_t>> parse_ids(const std::string& text, int64_t vocab_size);
+
+// --- prompt.cc ---
+// The ids a prompt stands for: --ids; or -p, -f, stdin (if allowed) through the template unless --raw.
+Result<Request> prompt_request(const PromptOptions& prompt, const Engine& engine, bool allow_stdin);
+
+// --- io.cc ---
+Result<std::string> read_file(const std::string& path);
+Result<std::string> read_stdin();
+// Writes to stdout and flushes; kFailed when the pipe is closed or the disk is full.
+Result<void> print(std::string_view text);
+// A note on stderr, unless quiet.
+void note(bool quiet, std::string_view text);
+bool stderr_is_terminal();
+// A progress line on a terminal: "packing 120 / 246 MB". Ends with clear().
+class ProgressLine {
+ public:
+  explicit ProgressLine(bool enabled) : enabled_(enabled && stderr_is_terminal()) {}
+  ~ProgressLine() { clear(); }
+  void show(const Progress& progress);
+  void clear();
+
+ private:
+  bool enabled_;
+  bool shown_ = false;
+  int last_percent_ = -1;
+};
+
+// --- interrupt.cc ---
+// Ctrl-C raises a flag instead of ending the process; a second one ends it.
+void install_interrupt_handler();
+bool interrupted();
+void clear_interrupt();
+
+// --- npy.h has the .npy writer ---
+
+}  // namespace markbase::cli

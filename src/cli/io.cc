@@ -1,0 +1,83 @@
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <fstream>
+#include <iterator>
+
+#include "base/error.h"
+#include "cli/cli.h"
+
+namespace markbase::cli {
+namespace {
+
+Result<std::string> read_all(int fd, const std::string& name) {
+  std::string text;
+  char buffer[65536];
+  for (;;) {
+    const ssize_t n = ::read(fd, buffer, sizeof(buffer));
+    if (n == 0) return text;
+    if (n < 0) {
+      if (errno == EINTR && !interrupted()) continue;
+      if (errno == EINTR) return Error{ErrorCode::kCancelled, "interrupted"};
+      return base::bad_input("{}: cannot be read: {}", name, std::strerror(errno));
+    }
+    text.append(buffer, static_cast<size_t>(n));
+  }
+}
+
+}  // namespace
+
+Result<std::string> read_file(const std::string& path) {
+  if (path == "-") return read_stdin();
+  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (fd < 0) return base::bad_input("{}: cannot be opened: {}", path, std::strerror(errno));
+  Result<std::string> text = read_all(fd, path);
+  ::close(fd);
+  return text;
+}
+
+Result<std::string> read_stdin() { return read_all(STDIN_FILENO, "stdin"); }
+
+Result<void> print(std::string_view text) {
+  const size_t written = std::fwrite(text.data(), 1, text.size(), stdout);
+  if (written != text.size() || std::fflush(stdout) != 0) {
+    const int reason = errno;
+    if (reason == EPIPE) return base::failed("stdout was closed by the reader");
+    return base::failed("stdout: {}", std::strerror(reason));
+  }
+  return {};
+}
+
+void note(bool quiet, std::string_view text) {
+  if (quiet) return;
+  std::fwrite(text.data(), 1, text.size(), stderr);
+  std::fputc('\n', stderr);
+}
+
+bool stderr_is_terminal() { return isatty(STDERR_FILENO) == 1; }
+
+void ProgressLine::show(const Progress& progress) {
+  if (!enabled_ || progress.total_bytes == 0) return;
+  const int percent = static_cast<int>(progress.done_bytes * 100 / progress.total_bytes);
+  if (percent == last_percent_) return;
+  last_percent_ = percent;
+  constexpr double kMegabyte = 1e6;
+  std::fprintf(stderr, "\r%.*s %.0f / %.0f MB (%d %%)\x1b[K", static_cast<int>(progress.what.size()),
+               progress.what.data(), static_cast<double>(progress.done_bytes) / kMegabyte,
+               static_cast<double>(progress.total_bytes) / kMegabyte, percent);
+  std::fflush(stderr);
+  shown_ = true;
+}
+
+void ProgressLine::clear() {
+  if (!shown_) return;
+  std::fputs("\r\x1b[K", stderr);
+  std::fflush(stderr);
+  shown_ = false;
+  last_percent_ = -1;
+}
+
+}  // namespace markbase::cli

@@ -1,0 +1,116 @@
+// markbase COMMAND MODEL [options]
+#include <cstdio>
+#include <exception>
+
+#include "base/error.h"
+#include "cli/cli.h"
+#include "markbase/version.h"
+
+namespace markbase::cli {
+namespace {
+
+constexpr Command kCommands[] = {
+    {"run", "one answer", make_run},
+    {"chat", "a conversation in the terminal", make_chat},
+    {"tokenize", "text to ids and back", make_tokenize},
+    {"template", "messages to a prompt, by the model's own format", make_template},
+    {"logits", "logits of every position, to a .npy file", make_logits},
+    {"trace", "every named intermediate, to .npy files", make_trace},
+    {"inspect", "what the file says", make_inspect},
+    {"verify", "reads everything and lists every fault", make_verify},
+    {"doctor", "what this machine can do", make_doctor},
+    {"bench", "prefill and decode speed", make_bench},
+    {"perplexity", "perplexity of a text", make_perplexity},
+    {"list", "models that can be named", make_list},
+};
+constexpr std::string_view kNotYet[] = {"parse", "quantize", "profile", "synth", "batch", "pull", "serve"};
+
+int report(const Error& error) {
+  if (error.code == ErrorCode::kCancelled) {
+    std::fprintf(stderr, "markbase: interrupted\n");
+  } else {
+    std::fprintf(stderr, "markbase: %s\n", error.message.c_str());
+  }
+  return static_cast<int>(error.code);
+}
+
+std::string version_text() {
+  std::string levels = base::dump_json(base::Json::array());
+  std::string cpu = "unknown";
+  if (Result<std::string> version = tools::version_json(); version.ok()) {
+    if (Result<base::Json> json = base::parse_json(*version, "version"); json.ok()) {
+      return fmt::format("markbase {} ({}), {}, backends {}, CPU level {}\n", MARKBASE_VERSION, MARKBASE_COMMIT,
+                         MARKBASE_COMPILER, fmt::join((*json)["backends"].get<std::vector<std::string>>(), " "),
+                         (*json)["cpu_level"].get<std::string>());
+    }
+  }
+  return fmt::format("markbase {} ({}), {}\n", MARKBASE_VERSION, MARKBASE_COMMIT, MARKBASE_COMPILER);
+}
+
+// `markbase help COMMAND` is `markbase COMMAND --help`.
+std::vector<std::string> arguments(int argc, char** argv) {
+  std::vector<std::string> args(argv + 1, argv + argc);
+  if (!args.empty() && args[0] == "help") {
+    args.erase(args.begin());
+    args.push_back("--help");
+  }
+  return args;
+}
+
+int run(int argc, char** argv) {
+  install_interrupt_handler();
+  std::vector<std::string> args = arguments(argc, argv);
+  if (!args.empty() && args[0] == "--version") {
+    Result<void> printed = print(version_text());
+    return printed.ok() ? 0 : report(printed.error());
+  }
+  for (const std::string_view name : kNotYet) {
+    if (!args.empty() && args[0] == name) {
+      return report(base::usage_error("{}: this build does not have that command yet", name));
+    }
+  }
+
+  CLI::App app{"MarkBase: an inference engine for the Gemma family", "markbase"};
+  app.require_subcommand(1, 1);
+  app.fallthrough(false);
+  app.footer("markbase help COMMAND explains a command; markbase --version names this build.");
+  Action action;
+  std::vector<std::pair<CLI::App*, Action>> actions;
+  for (const Command& command : kCommands) {
+    CLI::App* sub = app.add_subcommand(std::string(command.name), std::string(command.summary));
+    actions.emplace_back(sub, command.make(*sub));
+  }
+  // CLI11 takes its arguments last first.
+  std::vector<std::string> reversed(args.rbegin(), args.rend());
+  try {
+    app.parse(std::move(reversed));
+  } catch (const CLI::CallForHelp&) {
+    const std::vector<CLI::App*> chosen = app.get_subcommands();
+    Result<void> printed = print(chosen.empty() ? app.help() : chosen[0]->help());
+    return printed.ok() ? 0 : report(printed.error());
+  } catch (const CLI::ParseError& error) {
+    return report(base::usage_error("{}. `markbase help` lists what there is", error.what()));
+  }
+  for (auto& [sub, command_action] : actions) {
+    if (!sub->parsed()) continue;
+    Result<int> code = command_action();
+    return code.ok() ? *code : report(code.error());
+  }
+  return report(base::usage_error("no command given"));
+}
+
+}  // namespace
+}  // namespace markbase::cli
+
+int main(int argc, char** argv) {
+  // Exceptions of libraries that reach this far are faults of ours or the machine's: said, not thrown on.
+  try {
+    return markbase::cli::run(argc, argv);
+  } catch (const std::bad_alloc&) {
+    std::fprintf(stderr, "markbase: out of memory\n");
+    return static_cast<int>(markbase::ErrorCode::kOutOfMemory);
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "markbase: internal error: %s\n", error.what());
+    return static_cast<int>(markbase::ErrorCode::kFailed);
+  }
+}

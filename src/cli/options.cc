@@ -1,0 +1,158 @@
+#include <cmath>
+#include <cstdlib>
+
+#include "base/error.h"
+#include "cli/cli.h"
+
+namespace markbase::cli {
+namespace {
+
+constexpr int kMaxThreads = 256;
+constexpr int64_t kMaxContextTokens = int64_t{1} << 24;
+
+// "8GiB", "512MiB", "1000000000": bytes. 0 is not a budget.
+Result<uint64_t> parse_memory(const std::string& text) {
+  char* end = nullptr;
+  const double number = std::strtod(text.c_str(), &end);
+  const std::string unit(end);
+  double factor = 0;
+  if (unit.empty()) factor = 1;
+  if (unit == "MiB") factor = 1024.0 * 1024.0;
+  if (unit == "GiB") factor = 1024.0 * 1024.0 * 1024.0;
+  if (end == text.c_str() || factor == 0 || !std::isfinite(number) || number <= 0 || number * factor > 1e18) {
+    return base::usage_error("--memory: expected a size such as 8GiB, 900MiB or bytes, got '{}'", text);
+  }
+  return static_cast<uint64_t>(number * factor);
+}
+
+Result<BackendKind> parse_backend(const std::string& name) {
+  if (name == "auto") return BackendKind::kAuto;
+  if (name == "cpu") return BackendKind::kCpu;
+  if (name == "cuda") return BackendKind::kCuda;
+  return BackendKind::kRef;
+}
+
+std::string environment(const char* name) {
+  const char* value = std::getenv(name);
+  return value == nullptr ? std::string() : std::string(value);
+}
+
+}  // namespace
+
+void add_shared_options(CLI::App& app, SharedOptions& shared, ModelArgument model) {
+  if (model != ModelArgument::kNone) {
+    CLI::Option* argument = app.add_option("MODEL", shared.model,
+                                           "a directory, a .gguf file, or a name (see `markbase list`)");
+    if (model == ModelArgument::kRequired) argument->required();
+  }
+  app.add_option("--backend", shared.backend, "what computes")->check(CLI::IsMember({"auto", "cpu", "cuda", "ref"}));
+  app.add_option("--threads", shared.threads, "threads (default: the cores this process may use)")
+      ->check(CLI::Range(1, kMaxThreads));
+  app.add_option("--cpu-isa", shared.cpu_isa, "force a CPU kernel level")
+      ->check(CLI::IsMember({"auto", "generic", "avx2", "avxvnni", "avx512", "vnni", "amx"}));
+  app.add_option("--ctx", shared.context_tokens, "context in tokens (default: the model's limit)")
+      ->check(CLI::Range(int64_t{1}, kMaxContextTokens));
+  app.add_option("--kv", shared.kv, "type of the key/value cache")
+      ->check(CLI::IsMember({"auto", "f16", "bf16", "f32", "q8"}));
+  app.add_option("--prefill-chunk", shared.prefill_chunk_tokens, "tokens of a prompt per step")
+      ->check(CLI::Range(int64_t{1}, int64_t{65536}));
+  app.add_option("--memory", shared.memory, "memory budget: N, NMiB or NGiB; refuse rather than swap");
+  app.add_option("--activations", shared.activations, "precision of activations in products")
+      ->check(CLI::IsMember({"auto", "16", "q8"}));
+  app.add_option("--mmproj", shared.mmproj, "projector file for pictures and sound");
+  app.add_option("--draft", shared.draft, "a drafter for speculative decoding");
+  app.add_option("--log-level", shared.log_level, "what is said on stderr")
+      ->check(CLI::IsMember({"debug", "info", "warning", "error", "off"}));
+  app.add_flag("-q,--quiet", shared.quiet, "nothing on stderr but errors");
+  app.add_flag("-v,--verbose", shared.verbose, "explain on stderr");
+  app.add_flag("--json", shared.json, "one JSON document on stdout");
+}
+
+void add_prompt_options(CLI::App& app, PromptOptions& prompt) {
+  app.add_option("-p,--prompt", prompt.text, "the text");
+  app.add_option("-f,--file", prompt.file, "a file with the text (- for stdin)");
+  app.add_option("--ids", prompt.ids, "start from these ids: 2,5,7");
+  app.add_option("--system", prompt.system, "a system message");
+  app.add_flag("--raw", prompt.raw, "plain continuation: BOS once, no chat template");
+  app.add_flag("--special", prompt.special, "with --raw: control-token spellings become tokens");
+  app.add_flag("--think", prompt.think, "let the model think first");
+  app.add_option("--image", prompt.image, "a picture (repeatable)");
+  app.add_option("--audio", prompt.audio, "a sound (repeatable)");
+  app.add_option("--video", prompt.video, "a video (repeatable)");
+}
+
+Result<EngineOptions> engine_options(const SharedOptions& shared) {
+  if (!shared.mmproj.empty()) return base::usage_error("--mmproj: this build has no picture or sound input yet");
+  if (!shared.draft.empty()) return base::usage_error("--draft: this build has no speculative decoding yet");
+  EngineOptions options;
+  MB_ASSIGN(options.backend, parse_backend(shared.backend));
+  options.num_threads = shared.threads;
+  options.cpu_isa = shared.cpu_isa;
+  options.context_tokens = shared.context_tokens;
+  options.kv = shared.kv;
+  options.prefill_chunk_tokens = shared.prefill_chunk_tokens;
+  options.activations = shared.activations;
+  if (!shared.memory.empty()) {
+    MB_ASSIGN(options.memory_bytes, parse_memory(shared.memory));
+  }
+  return options;
+}
+
+tools::ModelPlaces model_places() {
+  const std::string home = environment("HOME");
+  tools::ModelPlaces places;
+  places.models_dir = environment("MARKBASE_MODELS");
+  if (places.models_dir.empty() && !home.empty()) places.models_dir = home + "/.local/share/markbase/models";
+  places.hf_home = environment("HF_HOME");
+  if (places.hf_home.empty() && !home.empty()) places.hf_home = home + "/.cache/huggingface";
+  return places;
+}
+
+Result<std::string> model_path(const SharedOptions& shared) {
+  return tools::resolve_model(shared.model, model_places());
+}
+
+Result<Engine> load_engine(const SharedOptions& shared) {
+  MB_ASSIGN(EngineOptions options, engine_options(shared));
+  MB_ASSIGN(const std::string path, model_path(shared));
+  auto line = std::make_shared<ProgressLine>(!shared.quiet);
+  options.progress = [line](const Progress& progress) { line->show(progress); };
+  const bool quiet = shared.quiet || shared.log_level == "off" || shared.log_level == "error";
+  const bool debug = shared.verbose || shared.log_level == "debug";
+  options.message = [line, quiet, debug](Severity severity, std::string_view text) {
+    if (severity == Severity::kDebug && !debug) return;
+    line->clear();
+    note(quiet, severity == Severity::kWarning ? fmt::format("warning: {}", text) : std::string(text));
+  };
+  Result<Engine> engine = Engine::load(path, options);
+  line->clear();
+  return engine;
+}
+
+Result<std::vector<int64_t>> parse_integers(const std::string& text, const std::string& option, int64_t min,
+                                            int64_t max) {
+  std::vector<int64_t> values;
+  size_t begin = 0;
+  while (begin <= text.size()) {
+    size_t end = text.find(',', begin);
+    if (end == std::string::npos) end = text.size();
+    const std::string item = text.substr(begin, end - begin);
+    char* stop = nullptr;
+    errno = 0;
+    const long long value = std::strtoll(item.c_str(), &stop, 10);
+    if (item.empty() || *stop != '\0' || errno != 0 || value < min || value > max) {
+      return base::usage_error("{}: expected integers from {} to {} separated by commas, got '{}'", option, min, max,
+                               item);
+    }
+    values.push_back(value);
+    begin = end + 1;
+  }
+  return values;
+}
+
+Result<std::vector<int32_t>> parse_ids(const std::string& text, int64_t vocab_size) {
+  MB_ASSIGN(const std::vector<int64_t> values, parse_integers(text, "--ids", 0, vocab_size - 1));
+  return std::vector<int32_t>(values.begin(), values.end());
+}
+
+}  // namespace markbase::cli

@@ -1,0 +1,57 @@
+#include <unistd.h>
+
+#include "base/error.h"
+#include "cli/cli.h"
+
+namespace markbase::cli {
+namespace {
+
+Result<void> refuse_media(const PromptOptions& prompt) {
+  if (!prompt.image.empty()) return base::usage_error("--image: this build has no picture input yet");
+  if (!prompt.audio.empty()) return base::usage_error("--audio: this build has no sound input yet");
+  if (!prompt.video.empty()) return base::usage_error("--video: this build has no video input yet");
+  if (prompt.think) return base::usage_error("--think: this model has no thinking mode");
+  return {};
+}
+
+Result<std::string> prompt_text(const PromptOptions& prompt, bool allow_stdin) {
+  if (prompt.text) return *prompt.text;
+  if (!prompt.file.empty()) return read_file(prompt.file);
+  if (!allow_stdin) return base::usage_error("no prompt: give -p TEXT, -f FILE or --ids");
+  if (isatty(STDIN_FILENO) == 1) return base::usage_error("no prompt: give -p TEXT, -f FILE, --ids, or text on stdin");
+  return read_stdin();
+}
+
+}  // namespace
+
+Result<Request> prompt_request(const PromptOptions& prompt, const Engine& engine, bool allow_stdin) {
+  MB_TRY(refuse_media(prompt));
+  const int sources = (prompt.text ? 1 : 0) + (prompt.file.empty() ? 0 : 1) + (prompt.ids.empty() ? 0 : 1);
+  if (sources > 1) return base::usage_error("give one of -p, -f and --ids, not several");
+  Request request;
+  if (!prompt.ids.empty()) {
+    if (!prompt.system.empty()) return base::usage_error("--system: ids are taken as they are, without a template");
+    MB_ASSIGN(request.ids, parse_ids(prompt.ids, engine.info().vocab_size));
+    return request;
+  }
+  MB_ASSIGN(std::string text, prompt_text(prompt, allow_stdin));
+  const bool use_template = engine.info().has_chat_template && !prompt.raw;
+  if (prompt.special && use_template) {
+    return base::usage_error("--special: goes with --raw; in a chat, text is plain text");
+  }
+  if (!use_template) {
+    if (!prompt.system.empty()) {
+      return base::usage_error("--system: {}", prompt.raw ? "--raw has no system message"
+                                                          : "this model has no chat template");
+    }
+    request.text = std::move(text);
+    request.text_is_set = true;
+    request.parse_special = prompt.special;
+    return request;
+  }
+  if (!prompt.system.empty()) request.messages.push_back({"system", prompt.system});
+  request.messages.push_back({"user", std::move(text)});
+  return request;
+}
+
+}  // namespace markbase::cli

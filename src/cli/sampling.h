@@ -1,0 +1,30 @@
+// Sampling options of run and chat: what is not given comes from the model's own defaults.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "cli/cli.h"
+
+namespace markbase::cli {
+
+struct SamplingFlags {
+  std::optional<int64_t> max_tokens;
+  std::optional<float> temperature;
+  std::optional<int> top_k;
+  std::optional<float> top_p;
+  std::optional<float> min_p;
+  std::optional<float> repetition_penalty;
+  std::optional<uint64_t> seed;
+  std::vector<std::string> stop;
+  bool ignore_eos = false;
+};
+
+void add_sampling_options(CLI::App& app, SamplingFlags& flags);
+// Fills request.sampling, max_tokens, stop and ignore_eos. Without --seed one is drawn from the system.
+Result<void> apply_sampling(const SamplingFlags& flags, const SamplingOptions& defaults, Request& request);
+// "prompt 12 tokens, 350 tokens/s | first token after 40 ms | 48 tokens, 77.1 tokens/s"
+std::string timing_line(const Timings& timings);
+
+}  // namespace markbase::cli

@@ -1,0 +1,187 @@
+// tokenize: text to ids and back. template: messages to a prompt.
+#include <cstdio>
+
+#include "base/error.h"
+#include "cli/cli.h"
+#include "markbase/tokenizer.h"
+
+namespace markbase::cli {
+namespace {
+
+struct TokenizeOptions {
+  SharedOptions shared;
+  std::optional<std::string> text;
+  std::string file;
+  bool special = false;
+  bool jsonl = false;
+  bool decode = false;
+};
+
+Result<std::string> input_text(const TokenizeOptions& options) {
+  if (options.text && !options.file.empty()) return base::usage_error("give one of -p and -f, not both");
+  if (options.text) return *options.text;
+  return options.file.empty() ? read_stdin() : read_file(options.file);
+}
+
+Error line_error(size_t number, std::string_view message) {
+  return base::bad_input("line {}: {}", number, message);
+}
+
+// Calls `handle` with each non-empty line parsed as a JSON object and prints what it returns as one line.
+template <class Handle>
+Result<void> for_each_json_line(const std::string& text, Handle handle) {
+  size_t number = 0;
+  size_t begin = 0;
+  while (begin < text.size()) {
+    size_t end = text.find('\n', begin);
+    if (end == std::string::npos) end = text.size();
+    const std::string_view line(text.data() + begin, end - begin);
+    begin = end + 1;
+    ++number;
+    if (line.find_first_not_of(" \t\r") == std::string_view::npos) continue;
+    Result<base::Json> object = base::parse_json(line, fmt::format("line {}", number));
+    if (!object.ok()) return std::move(object).error();
+    if (!object->is_object()) return line_error(number, "expected a JSON object");
+    Result<base::Json> answer = handle(*object);
+    if (!answer.ok()) return Error{answer.error().code, fmt::format("line {}: {}", number, answer.error().message)};
+    MB_TRY(print(base::dump_json(*answer) + "\n"));
+  }
+  return {};
+}
+
+Result<bool> bool_field(const base::Json& object, const char* key, bool fallback) {
+  const auto it = object.find(key);
+  if (it == object.end() || it->is_null()) return fallback;
+  if (!it->is_boolean()) return base::bad_input("\"{}\": expected true or false, got {}", key, it->dump());
+  return it->template get<bool>();
+}
+
+Result<base::Json> encode_line(const Tokenizer& tokenizer, const base::Json& object) {
+  const auto text = object.find("text");
+  if (text == object.end() || !text->is_string()) return base::bad_input("expected a string \"text\"");
+  MB_ASSIGN(const bool special, bool_field(object, "special", false));
+  MB_ASSIGN(const bool bos, bool_field(object, "bos", false));
+  base::Json answer;
+  answer["ids"] = tokenizer.encode(text->get_ref<const std::string&>(), bos, special);
+  return answer;
+}
+
+Result<base::Json> decode_line(const Tokenizer& tokenizer, const base::Json& object) {
+  const auto ids = object.find("ids");
+  if (ids == object.end() || !ids->is_array()) return base::bad_input("expected an array \"ids\"");
+  std::vector<int32_t> numbers;
+  for (const base::Json& id : *ids) {
+    if (!id.is_number_integer()) return base::bad_input("\"ids\": expected integers, got {}", id.dump());
+    const int64_t number = id.get<int64_t>();
+    if (number < 0 || number >= tokenizer.vocab_size()) {
+      return base::bad_input("\"ids\": expected 0 to {}, got {}", tokenizer.vocab_size() - 1, number);
+    }
+    numbers.push_back(static_cast<int32_t>(number));
+  }
+  MB_ASSIGN(const bool skip_special, bool_field(object, "skip_special", false));
+  MB_ASSIGN(std::string text, tokenizer.decode(numbers, skip_special));
+  base::Json answer;
+  answer["text"] = std::move(text);
+  return answer;
+}
+
+Result<int> tokenize(const TokenizeOptions& options) {
+  MB_ASSIGN(const std::string path, model_path(options.shared));
+  MB_ASSIGN(const Tokenizer tokenizer, Tokenizer::load(path));
+  MB_ASSIGN(const std::string text, input_text(options));
+  if (options.decode) {
+    MB_TRY(for_each_json_line(text, [&](const base::Json& object) { return decode_line(tokenizer, object); }));
+    return 0;
+  }
+  if (options.jsonl) {
+    MB_TRY(for_each_json_line(text, [&](const base::Json& object) { return encode_line(tokenizer, object); }));
+    return 0;
+  }
+  const std::vector<int32_t> ids = tokenizer.encode(text, true, options.special);
+  if (options.shared.json) {
+    MB_TRY(print(base::dump_json(base::Json{{"ids", ids}}) + "\n"));
+  } else {
+    MB_TRY(print(fmt::format("{}\n", fmt::join(ids, " "))));
+  }
+  return 0;
+}
+
+// Text parts are trimmed one by one and joined, as the Gemma 3 template does.
+Result<std::string> content_text(const base::Json& content) {
+  if (content.is_string()) return content.get<std::string>();
+  if (content.is_null()) return std::string();
+  if (!content.is_array()) return base::bad_input("\"content\": expected a string or a list of parts");
+  std::string text;
+  for (const base::Json& part : content) {
+    const std::string type = part.is_object() ? part.value("type", "") : "";
+    if (type != "text" || !part.contains("text") || !part["text"].is_string()) {
+      return base::usage_error("\"content\": only text parts are understood in this build, got {}", part.dump());
+    }
+    constexpr const char* kSpace = " \t\r\n\v\f";
+    const std::string& piece = part["text"].get_ref<const std::string&>();
+    const size_t begin = piece.find_first_not_of(kSpace);
+    if (begin != std::string::npos) text += piece.substr(begin, piece.find_last_not_of(kSpace) - begin + 1);
+  }
+  return text;
+}
+
+Result<base::Json> template_line(const Tokenizer& tokenizer, const base::Json& object) {
+  const auto list = object.find("messages");
+  if (list == object.end() || !list->is_array()) return base::bad_input("expected an array \"messages\"");
+  if (object.contains("tools") && !object["tools"].empty()) {
+    return base::usage_error("\"tools\": this model's format has no tools");
+  }
+  for (const char* key : {"enable_thinking", "continue_final_message", "preserve_thinking"}) {
+    const auto it = object.find(key);
+    if (it != object.end() && !it->is_null() && *it != false) {
+      return base::usage_error("\"{}\": this model's format cannot honour it", key);
+    }
+  }
+  std::vector<Message> messages;
+  for (const base::Json& item : *list) {
+    if (!item.is_object() || !item.contains("role") || !item["role"].is_string()) {
+      return base::bad_input("\"messages\": expected objects with a string \"role\", got {}", item.dump());
+    }
+    Message message;
+    message.role = item["role"].get<std::string>();
+    if (item.contains("content")) {
+      MB_ASSIGN(message.content, content_text(item["content"]));
+    }
+    messages.push_back(std::move(message));
+  }
+  MB_ASSIGN(const bool add_generation_prompt, bool_field(object, "add_generation_prompt", false));
+  MB_ASSIGN(Tokenizer::Prompt prompt, tokenizer.chat_prompt(messages, add_generation_prompt));
+  base::Json answer;
+  answer["prompt"] = prompt.text;
+  answer["ids"] = prompt.ids;
+  return answer;
+}
+
+Result<int> render_template(const SharedOptions& shared) {
+  MB_ASSIGN(const std::string path, model_path(shared));
+  MB_ASSIGN(const Tokenizer tokenizer, Tokenizer::load(path));
+  MB_ASSIGN(const std::string text, read_stdin());
+  MB_TRY(for_each_json_line(text, [&](const base::Json& object) { return template_line(tokenizer, object); }));
+  return 0;
+}
+
+}  // namespace
+
+Action make_tokenize(CLI::App& app) {
+  auto options = std::make_shared<TokenizeOptions>();
+  add_shared_options(app, options->shared, ModelArgument::kRequired);
+  app.add_option("-p,--prompt", options->text, "the text (default: stdin)");
+  app.add_option("-f,--file", options->file, "a file with the text");
+  app.add_flag("--special", options->special, "control-token spellings become tokens");
+  CLI::Option* jsonl = app.add_flag("--jsonl", options->jsonl, "each line {\"text\", \"special\", \"bos\"} gives {\"ids\"}");
+  app.add_flag("--decode", options->decode, "each line {\"ids\", \"skip_special\"} gives {\"text\"}")->excludes(jsonl);
+  return [options] { return tokenize(*options); };
+}
+
+Action make_template(CLI::App& app) {
+  auto shared = std::make_shared<SharedOptions>();
+  add_shared_options(app, *shared, ModelArgument::kRequired);
+  return [shared] { return render_template(*shared); };
+}
+
+}  // namespace markbase::cli

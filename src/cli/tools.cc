@@ -1,0 +1,171 @@
+// inspect, verify, doctor, bench, perplexity, list: documents of markbase::tools, printed.
+#include "base/error.h"
+#include "cli/cli.h"
+#include "cli/report.h"
+
+namespace markbase::cli {
+namespace {
+
+Result<void> print_document(const std::string& document, bool json) {
+  MB_ASSIGN(const base::Json parsed, base::parse_json(document, "report"));
+  return print(json ? base::dump_json(parsed, 2) + "\n" : report_text(parsed));
+}
+
+struct InspectFlags {
+  SharedOptions shared;
+  bool tensors = false;
+};
+
+Result<int> inspect(const InspectFlags& flags) {
+  tools::InspectOptions options;
+  options.tensors = flags.tensors;
+  MB_ASSIGN(options.engine, engine_options(flags.shared));
+  MB_ASSIGN(const std::string path, model_path(flags.shared));
+  MB_ASSIGN(const std::string document, tools::inspect_json(path, options));
+  MB_TRY(print_document(document, flags.shared.json));
+  return 0;
+}
+
+Result<int> verify(const SharedOptions& shared) {
+  MB_ASSIGN(const std::string path, model_path(shared));
+  ProgressLine line(!shared.quiet);
+  MB_ASSIGN(const std::string document, tools::verify_json(path, [&](const Progress& p) { line.show(p); }));
+  line.clear();
+  MB_TRY(print_document(document, shared.json));
+  MB_ASSIGN(const base::Json parsed, base::parse_json(document, "report"));
+  const size_t num_faults = parsed["faults"].size();
+  if (num_faults == 0) return 0;
+  return base::bad_input("{}: {} fault{} found", path, num_faults, num_faults == 1 ? "" : "s");
+}
+
+Result<int> doctor(const SharedOptions& shared) {
+  MB_ASSIGN(const EngineOptions options, engine_options(shared));
+  std::string path;
+  if (!shared.model.empty()) {
+    MB_ASSIGN(path, model_path(shared));
+  }
+  MB_ASSIGN(const std::string document, tools::doctor_json(path, options));
+  MB_TRY(print_document(document, shared.json));
+  return 0;
+}
+
+struct BenchFlags {
+  SharedOptions shared;
+  std::string prefill = "512";
+  int64_t decode_tokens = 128;
+  std::string depths = "0";
+  std::string batches = "1";
+  int repetitions = 5;
+};
+
+Result<int> bench(const BenchFlags& flags) {
+  constexpr int64_t kMaxTokens = int64_t{1} << 24;
+  constexpr int64_t kMaxBatch = 4096;
+  tools::BenchOptions options;
+  MB_ASSIGN(options.prefill_tokens, parse_integers(flags.prefill, "-p", 0, kMaxTokens));
+  std::erase(options.prefill_tokens, 0);  // -p 0: no prefill test
+  MB_ASSIGN(options.depths, parse_integers(flags.depths, "-d", 0, kMaxTokens));
+  MB_ASSIGN(options.batches, parse_integers(flags.batches, "-b", 1, kMaxBatch));
+  options.decode_tokens = flags.decode_tokens;
+  options.repetitions = flags.repetitions;
+  MB_ASSIGN(EngineOptions engine, engine_options(flags.shared));
+  MB_ASSIGN(const std::string path, model_path(flags.shared));
+  ProgressLine line(!flags.shared.quiet);
+  engine.progress = [&](const Progress& p) { line.show(p); };
+  engine.message = [&](Severity severity, std::string_view text) {
+    if (severity == Severity::kDebug && !flags.shared.verbose) return;
+    line.clear();
+    note(flags.shared.quiet, text);
+  };
+  MB_ASSIGN(const std::string document, tools::bench_json(path, engine, options));
+  line.clear();
+  MB_TRY(print_document(document, flags.shared.json));
+  return 0;
+}
+
+struct PerplexityFlags {
+  SharedOptions shared;
+  std::string file;
+  int64_t stride = 0;
+  std::string save_logits;
+  std::string against;
+};
+
+Result<int> perplexity(const PerplexityFlags& flags) {
+  MB_ASSIGN(const std::string text, read_file(flags.file));
+  MB_ASSIGN(Engine engine, load_engine(flags.shared));
+  tools::PerplexityOptions options;
+  options.window_tokens = flags.shared.context_tokens;
+  options.stride_tokens = flags.stride;
+  options.save_logits = flags.save_logits;
+  options.against = flags.against;
+  ProgressLine line(!flags.shared.quiet);
+  MB_ASSIGN(const std::string document,
+            tools::perplexity_json(engine, text, options, [&](const Progress& p) { line.show(p); }));
+  line.clear();
+  MB_TRY(print_document(document, flags.shared.json));
+  return 0;
+}
+
+Result<int> list(const SharedOptions& shared) {
+  const tools::ModelPlaces places = model_places();
+  MB_ASSIGN(const std::string document, tools::list_json(places));
+  MB_ASSIGN(const base::Json parsed, base::parse_json(document, "report"));
+  if (parsed.empty() && !shared.json) {
+    note(shared.quiet, fmt::format("no models yet in {} or {}", places.models_dir, places.hf_home));
+    return 0;
+  }
+  MB_TRY(print_document(document, shared.json));
+  return 0;
+}
+
+}  // namespace
+
+Action make_inspect(CLI::App& app) {
+  auto flags = std::make_shared<InspectFlags>();
+  add_shared_options(app, flags->shared, ModelArgument::kRequired);
+  app.add_flag("--tensors", flags->tensors, "list every tensor");
+  return [flags] { return inspect(*flags); };
+}
+
+Action make_verify(CLI::App& app) {
+  auto shared = std::make_shared<SharedOptions>();
+  add_shared_options(app, *shared, ModelArgument::kRequired);
+  return [shared] { return verify(*shared); };
+}
+
+Action make_doctor(CLI::App& app) {
+  auto shared = std::make_shared<SharedOptions>();
+  add_shared_options(app, *shared, ModelArgument::kOptional);
+  return [shared] { return doctor(*shared); };
+}
+
+Action make_bench(CLI::App& app) {
+  auto flags = std::make_shared<BenchFlags>();
+  add_shared_options(app, flags->shared, ModelArgument::kRequired);
+  app.add_option("-p", flags->prefill, "prompt lengths to prefill: 512,4096 (0: none)");
+  app.add_option("-n", flags->decode_tokens, "tokens to decode (0: none)")->check(CLI::Range(0, 1 << 24));
+  app.add_option("-d", flags->depths, "tokens already in the context when decoding starts");
+  app.add_option("-b", flags->batches, "sequences decoded together");
+  app.add_option("-r", flags->repetitions, "repetitions")->check(CLI::Range(1, 1000));
+  return [flags] { return bench(*flags); };
+}
+
+Action make_perplexity(CLI::App& app) {
+  auto flags = std::make_shared<PerplexityFlags>();
+  add_shared_options(app, flags->shared, ModelArgument::kRequired);
+  app.add_option("-f,--file", flags->file, "the text (- for stdin)")->required();
+  app.add_option("--stride", flags->stride, "tokens a window moves (default: its length)")
+      ->check(CLI::Range(int64_t{1}, int64_t{1} << 24));
+  app.add_option("--save-logits", flags->save_logits, "write log-probabilities to this file");
+  app.add_option("--against", flags->against, "compare with a file that --save-logits wrote");
+  return [flags] { return perplexity(*flags); };
+}
+
+Action make_list(CLI::App& app) {
+  auto shared = std::make_shared<SharedOptions>();
+  add_shared_options(app, *shared, ModelArgument::kNone);
+  return [shared] { return list(*shared); };
+}
+
+}  // namespace markbase::cli
