@@ -8,7 +8,7 @@ constexpr std::string_view kLfsStart = "version https://git-lfs";
 
 }  // namespace
 
-std::string quoted(std::string_view name) {
+std::string shown(std::string_view name) {
   std::string out = "\"";
   for (const char c : name.substr(0, kMaxShownBytes)) {
     const auto byte = static_cast<unsigned char>(c);

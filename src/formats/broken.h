@@ -9,8 +9,9 @@
 
 namespace markbase::formats {
 
-// A name out of a file, fit for a one-line message: quoted, control bytes escaped, cut at 80 bytes.
-std::string quoted(std::string_view name);
+// A name out of a file, fit for a one-line message: in quotes, control bytes escaped, cut at 80
+// bytes.
+std::string shown(std::string_view name);
 
 inline Error broken(std::string_view file, std::string_view what, std::string_view expected,
                     std::string_view got) {

@@ -27,7 +27,7 @@ class ByteReader {
 
   // False, with nothing consumed, when fewer bytes are left.
   template <class T>
-    requires std::is_arithmetic_v<T>
+  requires std::is_arithmetic_v<T>
   bool read(T* value) {
     if (left() < sizeof(T)) return false;
     std::memcpy(value, bytes_.data() + position_, sizeof(T));

@@ -43,7 +43,8 @@ const GgufFile::ArrayRef* GgufFile::find_array(std::string_view key) const {
 
 namespace {
 
-std::string what_is_there(const base::Json& metadata, std::string_view key, std::string_view element) {
+std::string what_is_there(const base::Json& metadata, std::string_view key,
+                          std::string_view element) {
   const auto found = metadata.find(key);
   if (found == metadata.end()) return "no such key";
   if (!element.empty()) return fmt::format("an array of {}", element);
@@ -56,7 +57,7 @@ Result<std::vector<std::string_view>> GgufFile::string_array(std::string_view ke
   const ArrayRef* array = find_array(key);
   if (array == nullptr || array->element_type != static_cast<uint32_t>(GgufValueType::kString)) {
     return broken(
-        path_, "key " + quoted(key), "an array of strings",
+        path_, "key " + shown(key), "an array of strings",
         what_is_there(metadata_, key, array ? gguf_value_type_name(array->element_type) : ""));
   }
   std::vector<std::string_view> out;
@@ -67,7 +68,7 @@ Result<std::vector<std::string_view>> GgufFile::string_array(std::string_view ke
     std::span<const std::byte> text;
     // Checked when the file was opened; it can only fail now if the file was truncated since.
     if (!reader.read(&length) || !reader.take(length, &text)) {
-      return broken(path_, "key " + quoted(key), "the strings met at opening", "other bytes");
+      return broken(path_, "key " + shown(key), "the strings met at opening", "other bytes");
     }
     out.push_back(as_text(text));
   }
@@ -81,8 +82,9 @@ Result<std::vector<float>> GgufFile::float_array(std::string_view key) const {
     if (type == GgufValueType::kF32) return converted<float, float>(array->bytes);
     if (type == GgufValueType::kF64) return converted<double, float>(array->bytes);
   }
-  return broken(path_, "key " + quoted(key), "an array of f32 or f64",
-                what_is_there(metadata_, key, array ? gguf_value_type_name(array->element_type) : ""));
+  return broken(
+      path_, "key " + shown(key), "an array of f32 or f64",
+      what_is_there(metadata_, key, array ? gguf_value_type_name(array->element_type) : ""));
 }
 
 Result<std::vector<int64_t>> GgufFile::integer_array(std::string_view key) const {
@@ -110,7 +112,7 @@ Result<std::vector<int64_t>> GgufFile::integer_array(std::string_view key) const
       case GgufValueType::kU64: {
         for (const uint64_t value : converted<uint64_t, uint64_t>(array->bytes)) {
           if (value > static_cast<uint64_t>(INT64_MAX)) {
-            return broken(path_, "key " + quoted(key), expected, fmt::format("{}", value));
+            return broken(path_, "key " + shown(key), expected, fmt::format("{}", value));
           }
         }
         return converted<uint64_t, int64_t>(array->bytes);
@@ -119,7 +121,7 @@ Result<std::vector<int64_t>> GgufFile::integer_array(std::string_view key) const
         break;
     }
   }
-  return broken(path_, "key " + quoted(key), expected, what_is_there(metadata_, key, element));
+  return broken(path_, "key " + shown(key), expected, what_is_there(metadata_, key, element));
 }
 
 }  // namespace markbase::formats

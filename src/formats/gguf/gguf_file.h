@@ -14,7 +14,8 @@
 
 namespace markbase::formats {
 
-// One file of a set. Everything was checked against the bytes that are there; views look into the mapping.
+// One file of a set. Everything was checked against the bytes that are there; views look into the
+// mapping.
 class GgufFile {
  public:
   // Errors (kBadInput): file, key or tensor, offset, expected and got.
@@ -31,8 +32,9 @@ class GgufFile {
 
   // Long arrays without copying; kBadInput when the key is missing or of another kind.
   Result<std::vector<std::string_view>> string_array(std::string_view key) const;
-  Result<std::vector<float>> float_array(std::string_view key) const;      // f32 or f64
-  Result<std::vector<int64_t>> integer_array(std::string_view key) const;  // any integer or bool width
+  Result<std::vector<float>> float_array(std::string_view key) const;  // f32 or f64
+  Result<std::vector<int64_t>> integer_array(
+      std::string_view key) const;  // any integer or bool width
 
  private:
   friend class GgufParser;

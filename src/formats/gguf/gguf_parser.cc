@@ -15,7 +15,8 @@ using base::Json;
 constexpr std::string_view kMagic = "GGUF";
 constexpr uint64_t kMaxKeyBytes = 65535;
 constexpr uint64_t kMaxTensorNameBytes = 64;
-// The least bytes of one entry: a count that needs more than are left is refused before it is believed.
+// The least bytes of one entry: a count that needs more than are left is refused before it is
+// believed.
 constexpr uint64_t kMinKeyBytes = 8 + 1 + 4 + 1;
 constexpr uint64_t kMinTensorBytes = 8 + 1 + 4 + 8 + 4 + 8;
 // Longer arrays (vocabularies, merges) are read from the mapping when asked for.
@@ -95,7 +96,8 @@ Result<std::string_view> GgufParser::read_string(const std::string& what, uint64
                   fmt::format("a length of at most {} bytes", max_bytes), number(length));
   }
   std::span<const std::byte> bytes;
-  if (!reader_.take(length, &bytes)) return ended(what, fmt::format("a string of {} bytes", length));
+  if (!reader_.take(length, &bytes))
+    return ended(what, fmt::format("a string of {} bytes", length));
   return as_text(bytes);
 }
 
@@ -106,8 +108,9 @@ Result<void> GgufParser::read_metadata() {
   std::unordered_set<std::string_view> seen;
   for (uint64_t i = 0; i < num_keys_; ++i) {
     MB_ASSIGN(const std::string_view key, read_string(fmt::format("key {}", i), kMaxKeyBytes));
-    if (key.empty()) return broken(file_.path_, fmt::format("key {}", i), "a name", "an empty string");
-    const std::string what = "key " + quoted(key);
+    if (key.empty())
+      return broken(file_.path_, fmt::format("key {}", i), "a name", "an empty string");
+    const std::string what = "key " + shown(key);
     if (!seen.insert(key).second) return broken(file_.path_, what, "each key once", "a second one");
     MB_ASSIGN(Json value, read_value(what, key));
     object.emplace_back(std::string(key), std::move(value));
@@ -170,10 +173,10 @@ Result<Json> GgufParser::read_scalar(const std::string& what, uint32_t type) {
 
 Result<void> GgufParser::skip_strings(const std::string& what, uint64_t count) {
   if (count > reader_.left() / 8) {
-    return broken(file_.path_, what,
-                  fmt::format("at most {} strings in the {} bytes left", reader_.left() / 8,
-                              reader_.left()),
-                  number(count));
+    return broken(
+        file_.path_, what,
+        fmt::format("at most {} strings in the {} bytes left", reader_.left() / 8, reader_.left()),
+        number(count));
   }
   for (uint64_t i = 0; i < count; ++i) {
     uint64_t length = 0;
@@ -252,7 +255,7 @@ Result<void> GgufParser::read_tensor() {
   const std::string entry = fmt::format("tensor {}", file_.tensors_.size());
   MB_ASSIGN(const std::string_view name, read_string(entry + " (name)", kMaxTensorNameBytes));
   if (name.empty()) return broken(file_.path_, entry, "a name", "an empty string");
-  const std::string what = "tensor " + quoted(name);
+  const std::string what = "tensor " + shown(name);
   if (!names_.insert(name).second) {
     return broken(file_.path_, what, "each tensor once", "a second one");
   }
@@ -275,7 +278,8 @@ Result<void> GgufParser::read_shape(const std::string& what, TensorInfo* tensor)
     uint64_t ne = 0;
     if (!reader_.read(&ne)) return ended(what, "a dimension of 8 bytes");
     if (ne < 1 || ne > static_cast<uint64_t>(INT64_MAX)) {
-      return broken(file_.path_, fmt::format("{}, dimension {}", what, d), "1 to 2^63 - 1", number(ne));
+      return broken(file_.path_, fmt::format("{}, dimension {}", what, d), "1 to 2^63 - 1",
+                    number(ne));
     }
     if (__builtin_mul_overflow(num_elements, static_cast<int64_t>(ne), &num_elements)) {
       return broken(file_.path_, what, "fewer than 2^63 elements", "a product beyond it");
@@ -290,23 +294,25 @@ Result<void> GgufParser::read_type(const std::string& what, TensorInfo* tensor) 
   if (!reader_.read(&id)) return ended(what, "a type of 4 bytes");
   const GgmlType* type = find_ggml_type(id);
   if (type == nullptr || !type->supported()) {
-    return broken(file_.path_, what,
-                  "a supported type (F32 F16 BF16 Q4_0 Q4_1 Q5_0 Q5_1 Q8_0 Q2_K Q3_K Q4_K Q5_K Q6_K "
-                  "IQ4_NL IQ4_XS MXFP4 I8 I16 I32 I64 F64)",
-                  fmt::format("{} (ggml type {})", type == nullptr ? "an unknown type" : type->name, id));
+    return broken(
+        file_.path_, what,
+        "a supported type (F32 F16 BF16 Q4_0 Q4_1 Q5_0 Q5_1 Q8_0 Q2_K Q3_K Q4_K Q5_K Q6_K "
+        "IQ4_NL IQ4_XS MXFP4 I8 I16 I32 I64 F64)",
+        fmt::format("{} (ggml type {})", type == nullptr ? "an unknown type" : type->name, id));
   }
   tensor->type_name = std::string(type->name);
   tensor->block_format = type->format;
   tensor->dtype = type->dtype;
   const int64_t row = tensor->shape.back();
   if (row % type->block_elements != 0) {
-    return broken(file_.path_, what,
-                  fmt::format("rows of a multiple of {} elements ({})", type->block_elements, type->name),
-                  fmt::format("{}", row));
+    return broken(
+        file_.path_, what,
+        fmt::format("rows of a multiple of {} elements ({})", type->block_elements, type->name),
+        fmt::format("{}", row));
   }
-  const int64_t num_blocks = std::accumulate(tensor->shape.begin(), tensor->shape.end(), int64_t{1},
-                                             std::multiplies<>()) /
-                             type->block_elements;
+  const int64_t num_blocks =
+      std::accumulate(tensor->shape.begin(), tensor->shape.end(), int64_t{1}, std::multiplies<>()) /
+      type->block_elements;
   int64_t num_bytes = 0;
   if (__builtin_mul_overflow(num_blocks, type->block_bytes, &num_bytes)) {
     return broken(file_.path_, what, "fewer than 2^63 bytes", "a product beyond it");
@@ -325,14 +331,15 @@ Result<void> GgufParser::place_tensors() {
   if (file_.tensors_.empty()) return {};
   const uint64_t padding = (alignment_ - reader_.position() % alignment_) % alignment_;
   if (padding > reader_.left()) {
-    return ended("data", fmt::format("{} bytes of padding to a multiple of {}", padding, alignment_));
+    return ended("data",
+                 fmt::format("{} bytes of padding to a multiple of {}", padding, alignment_));
   }
   const std::span<const std::byte> data =
       bytes_.subspan(static_cast<size_t>(reader_.position() + padding));
   for (size_t i = 0; i < regions_.size(); ++i) {
     const Region& region = regions_[i];
     if (region.offset > data.size() || region.num_bytes > data.size() - region.offset) {
-      return broken(file_.path_, "tensor " + quoted(file_.tensors_[i].name),
+      return broken(file_.path_, "tensor " + shown(file_.tensors_[i].name),
                     fmt::format("{} bytes at data offset {}", region.num_bytes, region.offset),
                     fmt::format("{} bytes of data in the file", data.size()));
     }
@@ -351,11 +358,11 @@ Result<void> GgufParser::check_overlap() const {
     const Region& before = regions_[order[i - 1]];
     const Region& region = regions_[order[i]];
     if (region.offset < before.offset + before.num_bytes) {
-      return broken(file_.path_, "tensor " + quoted(file_.tensors_[order[i]].name),
-                    fmt::format("an offset of at least {}, where tensor {} ends",
-                                before.offset + before.num_bytes,
-                                quoted(file_.tensors_[order[i - 1]].name)),
-                    number(region.offset));
+      return broken(
+          file_.path_, "tensor " + shown(file_.tensors_[order[i]].name),
+          fmt::format("an offset of at least {}, where tensor {} ends",
+                      before.offset + before.num_bytes, shown(file_.tensors_[order[i - 1]].name)),
+          number(region.offset));
     }
   }
   return {};

@@ -10,8 +10,8 @@ using tensor::DType;
 
 constexpr auto kNoFormat = std::nullopt;
 
-// Indexed by the number in the file. Numbers 4, 5, 31-33 and 36-38 were once in use and taken back; old
-// files still carry them, so the message can name them.
+// Indexed by the number in the file. Numbers 4, 5, 31-33 and 36-38 were once in use and taken back;
+// old files still carry them, so the message can name them.
 constexpr std::array<GgmlType, 43> kTypes = {{
     {"F32", 1, 4, Format::kF32, {}},
     {"F16", 1, 2, Format::kF16, {}},

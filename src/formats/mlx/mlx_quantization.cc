@@ -1,0 +1,75 @@
+#include "formats/mlx/mlx_quantization.h"
+
+#include "formats/broken.h"
+
+namespace markbase::formats {
+namespace {
+
+using base::Json;
+
+Result<void> read_integer(const Json& block, const char* key, const std::string& path,
+                          const std::string& what, int* out) {
+  const auto found = block.find(key);
+  if (found == block.end()) return {};
+  if (!found->is_number_unsigned() || found->get<uint64_t>() > 1024) {
+    return broken(path, fmt::format("{}.{}", what, key), "an integer of 0 to 1024",
+                  shown(base::dump_json(*found)));
+  }
+  *out = static_cast<int>(found->get<uint64_t>());
+  return {};
+}
+
+Result<MlxModuleParams> read_params(const Json& block, const std::string& path,
+                                    const std::string& what) {
+  MlxModuleParams params;
+  MB_TRY(read_integer(block, "bits", path, what, &params.bits));
+  MB_TRY(read_integer(block, "group_size", path, what, &params.group_size));
+  const auto mode = block.find("mode");
+  if (mode != block.end()) {
+    if (!mode->is_string()) {
+      return broken(path, what + ".mode", "a string", shown(base::dump_json(*mode)));
+    }
+    params.mode = mode->get<std::string>();
+  }
+  return params;
+}
+
+}  // namespace
+
+Result<MlxQuantization> MlxQuantization::from_config(const Json& config, const std::string& path) {
+  MlxQuantization out;
+  const char* key = "quantization";
+  auto block = config.find(key);
+  if (block == config.end()) {
+    key = "quantization_config";
+    block = config.find(key);
+    // Other exporters use the second name for blocks of their own, without these two fields.
+    if (block == config.end() || !block->is_object() || !block->contains("group_size") ||
+        !block->contains("bits")) {
+      return out;
+    }
+  }
+  if (!block->is_object()) {
+    return broken(path, fmt::format("\"{}\"", key), "an object", block->type_name());
+  }
+  out.present_ = true;
+  MB_ASSIGN(out.top_, read_params(*block, path, key));
+  for (const auto& [name, value] : block->items()) {
+    if (!value.is_object()) continue;
+    MB_ASSIGN(MlxModuleParams params,
+              read_params(value, path, fmt::format("{}.{}", key, shown(name))));
+    out.overrides_[name] = std::move(params);
+  }
+  return out;
+}
+
+const MlxModuleParams& MlxQuantization::of(std::string_view module) const {
+  constexpr std::string_view kPrefix = "language_model.";
+  auto found = overrides_.find(std::string(module));
+  if (found == overrides_.end() && module.starts_with(kPrefix)) {
+    found = overrides_.find(std::string(module.substr(kPrefix.size())));
+  }
+  return found == overrides_.end() ? top_ : found->second;
+}
+
+}  // namespace markbase::formats

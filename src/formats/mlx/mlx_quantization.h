@@ -1,0 +1,37 @@
+// The "quantization" block that MLX writes into config.json: bits and group size of each module.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <unordered_map>
+
+#include "base/json.h"
+#include "markbase/result.h"
+
+namespace markbase::formats {
+
+struct MlxModuleParams {
+  int bits = 4;
+  int group_size = 64;
+  std::string mode = "affine";
+};
+
+class MlxQuantization {
+ public:
+  // Reads "quantization", or "quantization_config" where that is an MLX block; a config without
+  // either gives an empty object. `path` names config.json in errors.
+  static Result<MlxQuantization> from_config(const base::Json& config, const std::string& path);
+
+  // False when the config says nothing about quantised modules.
+  bool present() const { return present_; }
+  // Overrides are looked up by the module path, then without a leading "language_model.". An
+  // override `false` is ignored: whether a module is quantised is told by its scales alone.
+  const MlxModuleParams& of(std::string_view module) const;
+
+ private:
+  bool present_ = false;
+  MlxModuleParams top_;
+  std::unordered_map<std::string, MlxModuleParams> overrides_;
+};
+
+}  // namespace markbase::formats
