@@ -1,0 +1,322 @@
+#!/usr/bin/env python3
+"""Drives the real binary as a user does: exit codes, messages, JSON documents, files.
+
+  cli_test.py MARKBASE_BINARY SOURCE_DIR
+
+The parts that need a model take it from MARKBASE_TEST_MODEL (scripts/test.sh sets it) and are skipped without.
+"""
+import array
+import json
+import os
+import pathlib
+import shutil
+import signal
+import struct
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+
+BINARY = sys.argv[1]
+SOURCE = pathlib.Path(sys.argv[2])
+MODEL = os.environ.get("MARKBASE_TEST_MODEL", "")
+SMALL = ["--ctx", "2048"]
+
+
+def run(*args, stdin="", env=None, timeout=600):
+    environment = dict(os.environ, **(env or {}))
+    data = stdin if isinstance(stdin, bytes) else stdin.encode()
+    done = subprocess.run([BINARY, *map(str, args)], input=data, capture_output=True, env=environment, timeout=timeout)
+    return done.returncode, done.stdout.decode(errors="replace"), done.stderr.decode(errors="replace")
+
+
+def read_npy(path):
+    data = pathlib.Path(path).read_bytes()
+    assert data[:8] == b"\x93NUMPY\x01\x00", data[:8]
+    (length,) = struct.unpack("<H", data[8:10])
+    header = eval(data[10:10 + length].decode())  # a dict literal that we wrote
+    assert header["descr"] == "<f4" and not header["fortran_order"], header
+    values = array.array("f")
+    values.frombytes(data[10 + length:])
+    return header["shape"], values
+
+
+class Usage(unittest.TestCase):
+    def check(self, code, args, *words, **kwargs):
+        got, out, err = run(*args, **kwargs)
+        self.assertEqual(got, code, f"{args}: {err}")
+        self.assertEqual(out, "", "stdout carries results alone")
+        for word in words:
+            self.assertIn(word, err, f"{args}")
+
+    def test_unknown_option_is_named(self):
+        self.check(2, ["run", "x.gguf", "--no-such-option"], "--no-such-option")
+
+    def test_unknown_command(self):
+        self.check(2, ["runn"], "runn")
+
+    def test_no_command(self):
+        self.check(2, [])
+
+    def test_values_out_of_range(self):
+        self.check(2, ["run", "x.gguf", "-n", "-5"], "-n")
+        self.check(2, ["run", "x.gguf", "-n", "abc"], "abc")
+        self.check(2, ["run", "x.gguf", "--temperature", "abc"], "--temperature", "abc")
+        self.check(2, ["run", "x.gguf", "--threads", "0"], "--threads")
+        self.check(2, ["run", "x.gguf", "--backend", "abacus"], "--backend", "abacus")
+        self.check(2, ["run", "x.gguf", "--kv", "f8"], "--kv")
+        self.check(2, ["bench", "x.gguf", "-r", "0"], "-r")
+        self.check(2, ["bench", "x.gguf", "-p", "12,x"], "-p", "x")
+
+    def test_memory_sizes(self):
+        self.check(2, ["run", "x.gguf", "-p", "a", "--memory", "lots"], "--memory", "lots")
+        self.check(2, ["run", "x.gguf", "-p", "a", "--memory", "-3GiB"], "--memory")
+
+    def test_what_is_not_there_yet_is_refused(self):
+        for command in ["parse", "quantize", "profile", "synth", "batch", "pull", "serve"]:
+            self.check(2, [command], command)
+        for option in ["--mmproj", "--draft"]:
+            self.check(2, ["run", "x.gguf", "-p", "a", option, "f"], option)
+        self.check(2, ["run", "x.gguf", "-p", "a", "--json-schema", "f"], "--json-schema")
+
+    def test_unknown_model_names_the_nearest(self):
+        with tempfile.TemporaryDirectory() as folder:
+            pathlib.Path(folder, "gemma-3-270m-q4_k_m.gguf").write_bytes(b"")
+            self.check(3, ["run", "gemma-3-270m-q4_k_n", "-p", "a"], "gemma-3-270m-q4_k_n", "gemma-3-270m-q4_k_m",
+                       folder, env={"MARKBASE_MODELS": folder})
+
+    def test_directory_without_config(self):
+        with tempfile.TemporaryDirectory() as folder:
+            self.check(3, ["run", folder, "-p", "a"], folder, "config.json")
+
+    def test_empty_and_broken_files(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = pathlib.Path(folder, "m.gguf")
+            path.write_bytes(b"")
+            self.check(3, ["run", path, "-p", "a"], str(path), "expected", "got")
+            path.write_bytes(b"GGUF" + b"\xff" * 100)
+            self.check(3, ["run", path, "-p", "a"], str(path))
+            path.write_bytes(b"version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 3\n")
+            self.check(3, ["run", path, "-p", "a"], str(path), "LFS")
+
+    def test_version_and_help(self):
+        code, out, err = run("--version")
+        self.assertEqual((code, err), (0, ""))
+        for word in ["markbase", "backends", "CPU level"]:
+            self.assertIn(word, out)
+        code, out, _ = run("help", "run")
+        self.assertEqual(code, 0)
+        for option in ["--temperature", "--top-k", "--stop", "--cpu-isa", "--prefill-chunk"]:
+            self.assertIn(option, out)
+        code, out, _ = run("help")
+        self.assertEqual(code, 0)
+        self.assertIn("perplexity", out)
+
+    def test_list_and_doctor(self):
+        with tempfile.TemporaryDirectory() as folder:
+            code, out, _ = run("list", "--json", env={"MARKBASE_MODELS": folder, "HF_HOME": folder})
+            self.assertEqual((code, json.loads(out)), (0, []))
+        code, out, _ = run("doctor", "--json")
+        self.assertEqual(code, 0)
+        document = json.loads(out)
+        self.assertGreater(document["bandwidth_gb_per_s"], 0)
+        self.assertIn("level", document["cpu"])
+
+
+@unittest.skipUnless(MODEL, "MARKBASE_TEST_MODEL is not set")
+class WithModel(unittest.TestCase):
+    def schema(self, name, document):
+        import jsonschema
+        schema = json.loads((SOURCE / "docs" / "schemas" / f"{name}.schema.json").read_text())
+        jsonschema.validate(document, schema)
+
+    def test_run_json(self):
+        args = ["run", MODEL, *SMALL, "-p", "The capital of France is", "-n", 8, "--temperature", 0, "--json"]
+        code, out, err = run(*args)
+        self.assertEqual(code, 0, err)
+        first = json.loads(out)
+        self.schema("run", first)
+        self.assertEqual(first["finish_reason"], "length")
+        self.assertEqual(len(first["ids"]), 8)
+        self.assertEqual(first["prompt_ids"][0], 2)
+        # What the streamed text says is what the document says.
+        code, out, _ = run(*args[:-1], "-q")
+        self.assertEqual(out, first["text"] + "\n")
+        # From its ids instead of its text: the same answer.
+        ids = ",".join(map(str, first["prompt_ids"]))
+        _, out, _ = run("run", MODEL, *SMALL, "--ids", ids, "-n", 8, "--temperature", 0, "--json")
+        self.assertEqual(json.loads(out)["ids"], first["ids"])
+
+    def test_run_is_the_same_for_threads_levels_and_chunks(self):
+        text = "It was the best of times, it was the worst of times, it was the age of wisdom, "
+        answers = set()
+        levels = [l["name"] for l in json.loads(run("doctor", "--json")[1])["cpu"]["levels"] if l["supported"]]
+        self.assertIn("generic", levels)
+        variants = [["--threads", n] for n in (1, 2, 3, 7)] + [["--prefill-chunk", n] for n in (1, 7, 64, 512)]
+        variants += [["--cpu-isa", level] for level in levels]
+        for variant in variants:
+            code, out, err = run("run", MODEL, *SMALL, "-p", text, "-n", 12, "--temperature", 0, "--json", *variant)
+            self.assertEqual(code, 0, err)
+            answers.add(tuple(json.loads(out)["ids"]))
+        self.assertEqual(len(answers), 1)
+
+    def test_logits_bytes(self):
+        with tempfile.TemporaryDirectory() as folder:
+            blobs = set()
+            levels = [l["name"] for l in json.loads(run("doctor", "--json")[1])["cpu"]["levels"] if l["supported"]]
+            variants = [["--threads", n] for n in (1, 3)] + [["--prefill-chunk", n] for n in (1, 7)]
+            variants += [["--cpu-isa", level] for level in levels]
+            for variant in variants:
+                path = pathlib.Path(folder, "l.npy")
+                code, _, err = run("logits", MODEL, *SMALL, "-p", "Once upon a time there was", "--out", path, *variant)
+                self.assertEqual(code, 0, err)
+                blobs.add(path.read_bytes())
+            self.assertEqual(len(blobs), 1)
+            shape, values = read_npy(path)
+            last = pathlib.Path(folder, "last.npy")
+            run("logits", MODEL, *SMALL, "-p", "Once upon a time there was", "--last", "--out", last)
+            last_shape, last_values = read_npy(last)
+            self.assertEqual(last_shape, (1, shape[1]))
+            self.assertEqual(last_values, values[-shape[1]:])
+
+    def test_trace_ends_with_the_same_logits(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = pathlib.Path(folder, "l.npy")
+            run("logits", MODEL, *SMALL, "-p", "One two three", "--out", path)
+            code, _, err = run("trace", MODEL, *SMALL, "-p", "One two three", "--out", f"{folder}/t", "--only", "layer.3.attn.*")
+            self.assertEqual(code, 0, err)
+            self.assertEqual(pathlib.Path(folder, "t", "logits.npy").read_bytes(), path.read_bytes())
+            names = sorted(p.stem for p in pathlib.Path(folder, "t").glob("*.npy"))
+            self.assertIn("layer.3.attn.q_norm", names)
+            self.assertFalse([n for n in names if n.startswith("layer.4")])
+        code, out, _ = run("trace", MODEL, *SMALL, "--list")
+        self.assertEqual(code, 0)
+        self.assertIn("layer.17.attn.q_norm", out)
+
+    def test_tokenize(self):
+        code, out, err = run("tokenize", MODEL, stdin="Hello world")
+        self.assertEqual(code, 0, err)
+        ids = [int(word) for word in out.split()]
+        self.assertEqual(ids[0], 2)
+        lines = "\n".join(json.dumps(l) for l in [
+            {"text": "Hello world"}, {"text": "Hello world", "bos": True},
+            {"text": "<start_of_turn>", "special": True}, {"text": "<start_of_turn>", "special": False}])
+        code, out, err = run("tokenize", MODEL, "--jsonl", stdin=lines)
+        self.assertEqual(code, 0, err)
+        answers = [json.loads(line)["ids"] for line in out.splitlines()]
+        self.assertEqual(answers[0], ids[1:])
+        self.assertEqual(answers[1], ids)
+        self.assertEqual(answers[2], [105])
+        self.assertNotIn(105, answers[3])
+        code, out, _ = run("tokenize", MODEL, "--decode", stdin=json.dumps({"ids": ids, "skip_special": True}))
+        self.assertEqual(json.loads(out)["text"], "Hello world")
+        code, _, err = run("tokenize", MODEL, "--decode", stdin='{"ids": [99999999]}')
+        self.assertEqual(code, 3)
+        self.assertIn("99999999", err)
+
+    def test_template(self):
+        lines = json.dumps({"messages": [{"role": "system", "content": "Be kind."}, {"role": "user", "content": "Hi"}],
+                            "add_generation_prompt": True})
+        code, out, err = run("template", MODEL, stdin=lines)
+        self.assertEqual(code, 0, err)
+        answer = json.loads(out)
+        self.assertEqual(answer["prompt"], "<bos><start_of_turn>user\nBe kind.\n\nHi<end_of_turn>\n<start_of_turn>model\n")
+        self.assertEqual(answer["ids"][:2], [2, 105])
+
+    def test_inspect_verify_bench(self):
+        code, out, err = run("inspect", MODEL, "--json")
+        self.assertEqual(code, 0, err)
+        self.schema("inspect", json.loads(out))
+        code, out, err = run("verify", MODEL, "--json")
+        self.assertEqual(code, 0, err)
+        self.assertEqual(json.loads(out)["faults"], [])
+        code, out, err = run("bench", MODEL, *SMALL, "-p", 16, "-n", 4, "-d", "0,32", "-b", "1,2", "-r", 1, "--json")
+        self.assertEqual(code, 0, err)
+        document = json.loads(out)
+        self.schema("bench", document)
+        kinds = {(t["kind"], t["depth"], t["batch"]) for t in document["tests"]}
+        for wanted in [("prefill", 0, 1), ("decode", 0, 1), ("decode", 32, 2)]:
+            self.assertIn(wanted, kinds)
+
+    def test_stop_string_is_removed(self):
+        base = ["run", MODEL, *SMALL, "-p", "1, 2, 3, 4, 5,", "-n", 24, "--temperature", 0, "--json"]
+        whole = json.loads(run(*base)[1])["text"]
+        stop = whole[6:10]
+        answer = json.loads(run(*base, "--stop", stop)[1])
+        self.assertEqual(answer["finish_reason"], "stop")
+        self.assertEqual(answer["text"], whole[:whole.index(stop)])
+
+    def test_seed_gives_the_same_answer(self):
+        args = ["run", MODEL, *SMALL, "-p", "My favourite", "-n", 12, "--temperature", 1, "--top-k", 50, "--json"]
+        texts = [json.loads(run(*args, "--seed", seed)[1])["text"] for seed in (7, 7, 8, 9)]
+        self.assertEqual(texts[0], texts[1])
+        self.assertGreater(len(set(texts)), 1)
+
+    def test_prompt_too_long_and_memory_too_small(self):
+        code, _, err = run("run", MODEL, "--ctx", 16, "-p", "word " * 100)
+        self.assertEqual(code, 2, err)
+        self.assertIn("16", err)
+        code, _, err = run("run", MODEL, "-p", "a", "--memory", "20MiB")
+        self.assertEqual(code, 4, err)
+        self.assertIn("weights", err)
+
+    def test_truncated_model_is_named(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = pathlib.Path(folder, "cut.gguf")
+            with open(MODEL, "rb") as source:
+                path.write_bytes(source.read(20_000_000))
+            code, out, err = run("run", path, "-p", "a")
+            self.assertEqual((code, out), (3, ""))
+            for word in [str(path), "expected", "got"]:
+                self.assertIn(word, err)
+
+    def test_bad_token_ids(self):
+        code, _, err = run("run", MODEL, *SMALL, "--ids", "2,999999999", "-n", 1)
+        self.assertEqual(code, 2, err)
+        self.assertIn("999999999", err)
+
+    def test_chat_from_a_pipe(self):
+        code, out, err = run("chat", MODEL, *SMALL, "-n", 5, "--temperature", 0, stdin="Hi\n/reset\n/nonsense\nHi\n")
+        self.assertEqual(code, 0, err)
+        answers = out.splitlines()
+        self.assertGreaterEqual(len(answers), 2)
+        self.assertIn("/nonsense", err)
+
+    def test_closed_pipe(self):
+        process = subprocess.Popen([BINARY, "run", MODEL, *SMALL, "-p", "1, 2, 3,", "-n", "400", "--ignore-eos"],
+                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        process.stdout.read(1)
+        process.stdout.close()
+        err = process.stderr.read().decode()
+        self.assertEqual(process.wait(timeout=300), 1, err)
+        self.assertIn("stdout", err)
+
+    def test_interrupt(self):
+        process = subprocess.Popen([BINARY, "run", MODEL, *SMALL, "-p", "1, 2, 3,", "-n", "100000", "--ignore-eos"],
+                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        process.stdout.read(1)
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=300)
+        self.assertEqual(process.returncode, 130, err)
+
+    def test_perplexity(self):
+        with tempfile.TemporaryDirectory() as folder:
+            text = pathlib.Path(folder, "t.txt")
+            text.write_text("It is a truth universally acknowledged, that a single man in possession of a good "
+                            "fortune, must be in want of a wife. " * 8)
+            saved = pathlib.Path(folder, "saved")
+            code, out, err = run("perplexity", MODEL, "-f", text, "--ctx", 64, "--json", "--save-logits", saved)
+            self.assertEqual(code, 0, err)
+            first = json.loads(out)
+            self.assertGreater(first["perplexity"], 1)
+            code, out, err = run("perplexity", MODEL, "-f", text, "--ctx", 64, "--json", "--against", saved)
+            self.assertEqual(code, 0, err)
+            again = json.loads(out)
+            self.assertEqual(again["perplexity"], first["perplexity"])
+            self.assertLessEqual(again["kl"]["max"], 1e-9)
+            self.assertEqual(again["top1_agreement"], 1)
+
+
+if __name__ == "__main__":
+    unittest.main(argv=[sys.argv[0]], verbosity=2)
