@@ -1,5 +1,6 @@
 #include "quant/mlx_affine.h"
 
+#include <array>
 #include <cstring>
 
 #include "base/check.h"
@@ -31,6 +32,14 @@ void unpack(const uint8_t* packed, std::span<uint8_t> codes) {
     word = spread<kBits>(word);
     std::memcpy(codes.data() + i, &word, 8);
   }
+}
+
+std::array<float, 256> e4m3_values() {
+  std::array<float, 256> values;
+  for (int code = 0; code < 256; ++code) {
+    values[static_cast<size_t>(code)] = base::e4m3_to_float(static_cast<uint8_t>(code));
+  }
+  return values;
 }
 
 }  // namespace
@@ -83,9 +92,11 @@ void load_floats(tensor::DType dtype, const uint8_t* bytes, std::span<float> out
         out[i] = base::bf16_to_float(bits);
       }
       return;
-    case tensor::DType::kF8E4M3:
-      for (size_t i = 0; i < out.size(); ++i) out[i] = base::e4m3_to_float(bytes[i]);
+    case tensor::DType::kF8E4M3: {
+      static const std::array<float, 256> kValues = e4m3_values();
+      for (size_t i = 0; i < out.size(); ++i) out[i] = kValues[bytes[i]];
       return;
+    }
     default:
       MB_CHECK_MSG(false, "float type of a weight");
   }
