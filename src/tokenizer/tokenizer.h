@@ -19,7 +19,14 @@ namespace markbase::tokenizer {
 struct EncodeOptions {
   bool add_bos = false;
   // true: spellings of control tokens in the text become those tokens; false: they are plain text.
-  // Added tokens that are not special (runs of newlines, HTML tags in Gemma 3) are matched either way.
+  // Added tokens that are not special (runs of newlines, HTML tags in Gemma 3) are matched either
+  // way.
+  bool parse_special = false;
+};
+
+// A part of a text: message text has parse_special false, what a template wrote has true.
+struct TextSegment {
+  std::string_view text;
   bool parse_special = false;
 };
 
@@ -29,9 +36,17 @@ class Tokenizer {
  public:
   virtual ~Tokenizer() = default;
 
-  // Never fails: bytes that are not UTF-8 become byte tokens one by one. O(n log n) in the text length.
-  virtual std::vector<int32_t> encode(std::string_view text, const EncodeOptions& options) const = 0;
-  // The text of ids; skip_special leaves out control tokens. Ill-formed byte groups give U+FFFD per byte.
+  // Never fails: bytes that are not UTF-8 become byte tokens one by one. O(n log n) in the text
+  // length.
+  virtual std::vector<int32_t> encode(std::string_view text,
+                                      const EncodeOptions& options) const = 0;
+  // The ids of the concatenated segments, as if they were one text: a border stops neither merges
+  // nor the added tokens that are not special. A special token is only seen inside neighbouring
+  // segments that all have parse_special, so no message text can forge one or finish one.
+  virtual std::vector<int32_t> encode_segments(std::span<const TextSegment> segments,
+                                               bool add_bos) const = 0;
+  // The text of ids; skip_special leaves out control tokens. Ill-formed byte groups give U+FFFD per
+  // byte.
   virtual std::string decode(std::span<const int32_t> ids, bool skip_special) const = 0;
 
   virtual int32_t vocab_size() const = 0;
@@ -64,25 +79,28 @@ class StreamDecoder {
   std::string pending_;  // bytes of an incomplete UTF-8 sequence from byte tokens
 };
 
-// `tokenizer_json`: content of tokenizer.json; `tokenizer_config`: content of tokenizer_config.json or "".
-// `source` names the file in errors. Errors (kBadInput) name the key or entry at fault.
+// `tokenizer_json`: content of tokenizer.json; `tokenizer_config`: content of tokenizer_config.json
+// or "". `source` names the file in errors. Errors (kBadInput) name the key or entry at fault.
 Result<std::unique_ptr<Tokenizer>> from_tokenizer_json(std::string_view tokenizer_json,
                                                        std::string_view tokenizer_config,
-                                                       std::string_view chat_template, std::string_view source);
+                                                       std::string_view chat_template,
+                                                       std::string_view source);
 
-// What the "tokenizer.ggml.*" keys of a GGUF say. The views look into the mapping and need to live only
-// until from_gguf returns.
+// What the "tokenizer.ggml.*" keys of a GGUF say. The views look into the mapping and need to live
+// only until from_gguf returns.
 struct GgufVocabulary {
-  std::string model;                          // "llama", "gemma4", "gpt2"
-  std::string pre;                            // tokenizer.ggml.pre, may be empty
+  std::string model;  // "llama", "gemma4", "gpt2"
+  std::string pre;    // tokenizer.ggml.pre, may be empty
   std::vector<std::string_view> tokens;
-  std::vector<float> scores;                  // empty or one per token
-  std::vector<int32_t> token_types;           // 1 normal, 2 unknown, 3 control, 4 user-defined, 5 unused, 6 byte
-  std::vector<std::string_view> merges;       // "left right"; empty where scores rule
+  std::vector<float> scores;  // empty or one per token
+  std::vector<int32_t>
+      token_types;  // 1 normal, 2 unknown, 3 control, 4 user-defined, 5 unused, 6 byte
+  std::vector<std::string_view> merges;  // "left right"; empty where scores rule
   int64_t bos_id = -1, eos_id = -1, eot_id = -1, unk_id = -1, pad_id = -1;
   bool add_space_prefix = false;
   std::string chat_template;
 };
-Result<std::unique_ptr<Tokenizer>> from_gguf(const GgufVocabulary& vocabulary, std::string_view source);
+Result<std::unique_ptr<Tokenizer>> from_gguf(const GgufVocabulary& vocabulary,
+                                             std::string_view source);
 
 }  // namespace markbase::tokenizer
