@@ -1,0 +1,171 @@
+// Speed of the CPU backend's linear products beside the machine's own read speed.
+//   ops_linear_bench [--isa NAME] [--threads N] [--filter TEXT]
+// Prints, for each format and shape, GB/s of packed weights read with one row of x (weights come
+// from memory: copies are cycled through) and GFLOP/s with 512 rows. Medians of the repetitions.
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <functional>
+#include <memory>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "backends/cpu/cpu_backend.h"
+#include "base/buffer.h"
+#include "base/thread_pool.h"
+#include "ops/backend.h"
+#include "quant/encode.h"
+
+namespace markbase {
+namespace {
+
+using backends::CpuIsa;
+using quant::Format;
+using tensor::DType;
+
+struct Options {
+  CpuIsa isa = backends::best_cpu_isa();
+  int threads = base::default_num_threads();
+  std::string filter;
+};
+
+double seconds() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+// Median seconds of one call, over at least 0.25 s.
+double median_seconds(const std::function<void()>& body) {
+  std::vector<double> times;
+  const double begin = seconds();
+  while (times.size() < 5 || seconds() - begin < 0.25) {
+    const double start = seconds();
+    body();
+    times.push_back(seconds() - start);
+  }
+  std::nth_element(times.begin(), times.begin() + static_cast<std::ptrdiff_t>(times.size() / 2),
+                   times.end());
+  return times[times.size() / 2];
+}
+
+// What all threads together read from memory, GB/s.
+double read_probe(base::ThreadPool& pool) {
+  constexpr int64_t kBytes = int64_t{512} << 20;
+  constexpr int64_t kChunk = int64_t{256} << 10;
+  auto buffer = base::AlignedBuffer::allocate(static_cast<size_t>(kBytes)).value();
+  std::memset(buffer.data(), 1, buffer.size_bytes());
+  std::vector<uint64_t> sums(static_cast<size_t>(pool.num_threads()) * 8);
+  const double time = median_seconds([&] {
+    pool.run(kBytes / kChunk, [&](int64_t chunk, int thread) {
+      const auto* p = reinterpret_cast<const uint64_t*>(buffer.data() + chunk * kChunk);
+      uint64_t sum[8] = {};
+      for (int64_t i = 0; i < kChunk / 8; i += 64) {
+        // One word a cache line: the line is what costs.
+        for (int j = 0; j < 8; ++j) sum[j] += p[i + j * 8];
+      }
+      for (uint64_t s : sum) sums[static_cast<size_t>(thread) * 8] += s;
+    });
+  });
+  volatile uint64_t sink = sums[0];
+  (void)sink;
+  return static_cast<double>(kBytes) / time / 1e9;
+}
+
+struct Case {
+  Format format;
+  int64_t rows;
+  int64_t cols;
+};
+
+void run_case(const Options& options, ops::Backend& backend, const Case& c) {
+  const auto shape = quant::block_shape(c.format);
+  std::vector<std::byte> data;
+  if (shape.elements > 1) {
+    data = quant::random_blocks(c.format, 1, c.rows * c.cols / shape.elements);
+  } else {
+    data.resize(static_cast<size_t>(c.rows * c.cols * shape.bytes), std::byte{0x3c});
+  }
+  quant::WeightView view;
+  view.format = c.format;
+  view.rows = c.rows;
+  view.cols = c.cols;
+  view.data = data;
+  char label[96];
+  std::snprintf(label, sizeof label, "%-8s %6ld x %5ld",
+                std::string(quant::format_name(c.format)).c_str(), static_cast<long>(c.rows),
+                static_cast<long>(c.cols));
+  if (std::string(label).find(options.filter) == std::string::npos) return;
+  // Enough copies that none is still in a cache when its turn comes again.
+  constexpr size_t kColdBytes = size_t{192} << 20;
+  const size_t copies = std::max<size_t>(1, kColdBytes / backend.packed_bytes(view));
+  std::vector<std::unique_ptr<ops::PackedWeight>> packed;
+  for (size_t i = 0; i < copies; ++i)
+    packed.push_back(std::move(backend.pack(view, "w", [](int64_t, int64_t) {})).value());
+
+  constexpr int64_t kTokens = 512;
+  std::mt19937 random(1);
+  std::normal_distribution<float> normal;
+  std::vector<float> x(static_cast<size_t>(kTokens * c.cols));
+  for (float& v : x) v = normal(random);
+  std::vector<float> y(static_cast<size_t>(kTokens * c.rows));
+  if (!backend.plan({.max_rows = kTokens, .max_linear_cols = c.cols}).ok()) std::abort();
+  const auto multiply = [&](const ops::PackedWeight& weight, int64_t tokens) {
+    const ops::LinearTarget target = {&weight,
+                                      tensor::make_view(y.data(), DType::kF32, {tokens, c.rows})};
+    backend.linear({tensor::make_view(x.data(), DType::kF32, {tokens, c.cols}), {&target, 1}});
+  };
+  const auto decode_time = [&](int64_t tokens) {
+    return median_seconds([&] {
+             for (const auto& weight : packed) multiply(*weight, tokens);
+           }) /
+           static_cast<double>(copies);
+  };
+  const double bytes = static_cast<double>(packed[0]->size_bytes());
+  const double one = decode_time(1);
+  const double eight = decode_time(8);
+  const double many = median_seconds([&] { multiply(*packed[0], kTokens); });
+  std::printf("%s  1 row %7.1f us %5.1f GB/s   8 rows %7.1f us   512 rows %8.2f ms %6.1f GFLOP/s\n",
+              label, one * 1e6, bytes / one / 1e9, eight * 1e6, many * 1e3,
+              2.0 * kTokens * static_cast<double>(c.rows * c.cols) / many / 1e9);
+  std::fflush(stdout);
+}
+
+int run(const Options& options) {
+  if (!backends::cpu_supports(options.isa)) {
+    std::fprintf(stderr, "%s\n", backends::cpu_isa_obstacle(options.isa).c_str());
+    return 2;
+  }
+  base::ThreadPool pool(options.threads);
+  auto backend =
+      backends::make_cpu_backend(pool, {options.isa, backends::ActivationPrecision::k16});
+  std::printf("%s\nread probe %.1f GB/s\n", backend->description().c_str(), read_probe(pool));
+  constexpr Case kCases[] = {
+      {Format::kQ4_K, 2048, 640},  {Format::kQ4_K, 256, 640},     {Format::kQ4_K, 640, 2048},
+      {Format::kQ6_K, 640, 2048},  {Format::kQ5_0, 2048, 640},    {Format::kQ4_0, 2048, 640},
+      {Format::kQ8_0, 2048, 640},  {Format::kQ8_0, 262144, 640},  {Format::kQ4_K, 6912, 1152},
+      {Format::kQ3_K, 2048, 2048}, {Format::kIQ4_NL, 2048, 2048}, {Format::kBF16, 2048, 2048},
+      {Format::kF32, 2048, 640},
+  };
+  for (const Case& c : kCases) {
+    if (c.cols % quant::block_shape(c.format).elements == 0) run_case(options, *backend, c);
+  }
+  std::printf("read probe %.1f GB/s\n", read_probe(pool));
+  return 0;
+}
+
+}  // namespace
+}  // namespace markbase
+
+int main(int argc, char** argv) {
+  markbase::Options options;
+  for (int i = 1; i + 1 < argc; i += 2) {
+    const std::string name = argv[i];
+    if (name == "--isa")
+      options.isa = markbase::backends::parse_cpu_isa(argv[i + 1]).value_or(options.isa);
+    if (name == "--threads") options.threads = std::atoi(argv[i + 1]);
+    if (name == "--filter") options.filter = argv[i + 1];
+  }
+  return markbase::run(options);
+}

@@ -1,0 +1,12 @@
+#include "backends/cpu/kernels/linear_vec512-inl.h"
+// The vector words come first.
+#include "backends/cpu/kernels/linear-inl.h"
+
+namespace markbase::backends::cpu {
+
+const LinearKernels& linear_kernels_amx() {
+  static constexpr LinearKernels kKernels = {quantise_row, grouped, floats, false, 0};
+  return kKernels;
+}
+
+}  // namespace markbase::backends::cpu

@@ -1,0 +1,135 @@
+// Codes and scales of a packed segment, over the vector words of linear_vec*-inl.h.
+#pragma once
+
+#include "backends/cpu/kernels/linear_kernels.h"
+
+namespace markbase::backends::cpu {
+namespace {
+
+// Bytes of the first plane for 32 k.
+template <CodeKind K>
+constexpr int kPlaneStride = K == CodeKind::k8                          ? 512
+                             : (K == CodeKind::k2 || K == CodeKind::k3) ? 128
+                                                                        : 256;
+// ... and of the second, for the kinds that have one.
+template <CodeKind K>
+constexpr int kHighStride = K == CodeKind::k3 || K == CodeKind::k5 ? 64
+                            : K == CodeKind::k6                    ? 128
+                                                                   : 0;
+
+// Codes of 32 k of kLanes rows: byte 4r + i of out[s] is k = 4s + i of lane r. low and high point
+// at the unit in the two planes, at the rows wanted.
+template <CodeKind K>
+inline __attribute__((always_inline)) void unit_codes(const uint8_t* low, const uint8_t* high,
+                                                      IVec table, IVec (&out)[8]) {
+  if constexpr (K == CodeKind::k8) {
+#pragma GCC unroll 8
+    for (int s = 0; s < 8; ++s) out[s] = load_i(low + 64 * s);
+    return;
+  }
+  if constexpr (K == CodeKind::k2 || K == CodeKind::k3) {
+    const IVec two_bits = set1_i8(0x03);
+#pragma GCC unroll 2
+    for (int h = 0; h < 2; ++h) {
+      const IVec packed = load_i(low + 64 * h);
+#pragma GCC unroll 4
+      for (int s = 0; s < 4; ++s) out[4 * h + s] = and_i(shift16(packed, 2 * s), two_bits);
+    }
+  } else {
+    const IVec nibble = set1_i8(0x0f);
+#pragma GCC unroll 4
+    for (int s = 0; s < 4; ++s) {
+      const IVec packed = load_i(low + 64 * s);
+      out[2 * s] = and_i(packed, nibble);
+      out[2 * s + 1] = and_i(shift16(packed, 4), nibble);
+      if constexpr (K == CodeKind::kTable4) {
+        out[2 * s] = look_up(table, out[2 * s]);
+        out[2 * s + 1] = look_up(table, out[2 * s + 1]);
+      }
+    }
+  }
+  if constexpr (K == CodeKind::k3 || K == CodeKind::k5) {
+    constexpr int kTop = K == CodeKind::k3 ? 2 : 4;
+    const IVec packed = load_i(high);
+    const IVec top = set1_i8(1 << kTop);
+#pragma GCC unroll 8
+    for (int s = 0; s < 8; ++s) out[s] = or_i(out[s], and_i(shift16(packed, s - kTop), top));
+  }
+  if constexpr (K == CodeKind::k6) {
+    const IVec top = set1_i8(0x30);
+#pragma GCC unroll 2
+    for (int h = 0; h < 2; ++h) {
+      const IVec packed = load_i(high + 64 * h);
+#pragma GCC unroll 4
+      for (int s = 0; s < 4; ++s) {
+        out[4 * h + s] = or_i(out[4 * h + s], and_i(shift16(packed, 2 * s - 4), top));
+      }
+    }
+  }
+}
+
+// The even and odd bytes as 16-bit numbers: pairs (k0, k2) and (k1, k3) of each lane.
+inline IVec even_codes(IVec bytes) { return and_i(bytes, set1_i16(0x00ff)); }
+inline IVec odd_codes(IVec bytes) { return shift16(bytes, 8); }
+
+// Scales of one segment as floats [groups][16], and the offsets likewise.
+struct SegmentScales {
+  float* scales;
+  float* offsets;
+};
+
+template <FVec (*kLoad)(const uint8_t*), int kBytes>
+inline void widen_scales(const uint8_t* from, int64_t groups, float* to) {
+  for (int64_t i = 0; i < groups * kBlockRows; i += kLanes)
+    store_f(to + i, kLoad(from + i * kBytes));
+}
+
+template <FVec (*kLoad)(const uint8_t*)>
+inline void widen_sub_scales(const uint8_t* sub, const uint8_t* d, int64_t groups, float* to) {
+  for (int v = 0; v < kVecs; ++v) {
+    const FVec factor = load_half(d + 2 * v * kLanes);
+    for (int64_t g = 0; g < groups; ++g) {
+      const int64_t at = g * kBlockRows + v * kLanes;
+      store_f(to + at, mul_f(factor, kLoad(sub + at)));
+    }
+  }
+}
+
+inline FVec load_float_scale(const uint8_t* p) { return load_f(reinterpret_cast<const float*>(p)); }
+
+inline void segment_scales(const GroupedFormat& f, const uint8_t* from, int64_t groups,
+                           const SegmentScales& to) {
+  const int64_t entries = groups * kBlockRows;
+  switch (f.scales) {
+    case ScaleCode::kF16:
+      widen_scales<load_half, 2>(from, groups, to.scales);
+      if (f.has_offset) widen_scales<load_half, 2>(from + 2 * entries, groups, to.offsets);
+      return;
+    case ScaleCode::kBF16:
+      widen_scales<load_bf16, 2>(from, groups, to.scales);
+      if (f.has_offset) widen_scales<load_bf16, 2>(from + 2 * entries, groups, to.offsets);
+      return;
+    case ScaleCode::kF32:
+      widen_scales<load_float_scale, 4>(from, groups, to.scales);
+      if (f.has_offset) widen_scales<load_float_scale, 4>(from + 4 * entries, groups, to.offsets);
+      return;
+    case ScaleCode::kE8M0:
+      widen_scales<load_e8m0, 1>(from, groups, to.scales);
+      return;
+    case ScaleCode::kSubSigned:
+      widen_sub_scales<load_i8>(from, from + entries, groups, to.scales);
+      return;
+    case ScaleCode::kSubUnsigned: {
+      const uint8_t* d = from + 2 * entries;
+      widen_sub_scales<load_u8>(from, d, groups, to.scales);
+      widen_sub_scales<load_u8>(from + entries, d + 2 * kBlockRows, groups, to.offsets);
+      for (int64_t i = 0; i < entries; i += kLanes) {
+        store_f(to.offsets + i, negate(load_f(to.offsets + i)));
+      }
+      return;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace markbase::backends::cpu

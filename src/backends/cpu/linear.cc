@@ -1,0 +1,209 @@
+#include "backends/cpu/linear.h"
+
+#include <algorithm>
+
+#include "backends/cpu/pack.h"
+#include "base/buffer.h"
+#include "base/check.h"
+
+namespace markbase::backends::cpu {
+namespace {
+
+// Integers that int16 pairs, and hi and lo in int8, can hold: 127 * 256.
+constexpr int32_t kLimit16 = 32512;
+constexpr int32_t kLimitQ8 = 127;
+
+// Weights of a chunk when few rows of x make the memory the limit: enough to stream, few enough to
+// steal.
+constexpr int64_t kChunkBytes = 96 << 10;
+// Multiplications of a chunk when there are many: some tens of microseconds.
+constexpr int64_t kChunkProducts = int64_t{3} << 20;
+// Chunks that each thread should get at least, so that a thread held up can be helped out.
+constexpr int64_t kChunksPerThread = 4;
+// Below this many elements x is quantised by the calling thread.
+constexpr int64_t kInlineElements = 8192;
+
+ActivationLayout activation_layout(int64_t cols) {
+  ActivationLayout layout{};
+  layout.cols = cols;
+  int64_t at = round_up(2 * cols, 64);
+  layout.scales = at;
+  at += 4 * ((cols + kSegment - 1) / kSegment);
+  for (int level = 0; level < kGroupLevels; ++level) {
+    const int64_t groups = cols >> (4 + level);
+    layout.sums[level] = at;
+    layout.sums_f[level] = at + 4 * groups;
+    at += 8 * groups;
+  }
+  // An odd number of cache lines, so that rows do not meet in the same sets.
+  layout.row_bytes = (round_up(at, 64) / 64 | 1) * 64;
+  return layout;
+}
+
+int64_t tile_group_bytes(int64_t cols) {
+  return (cols + kTileDepth - 1) / kTileDepth * 2 * kTileGroup * kTileDepth;
+}
+
+// The parts of the scratch.
+struct Scratch {
+  uint8_t* rows;
+  int8_t* tiles;
+  uint8_t* threads;
+
+  static Scratch carve(base::Arena& arena, int64_t rows, int64_t cols, int num_threads) {
+    const int64_t groups = (rows + kTileGroup - 1) / kTileGroup;
+    Scratch s{};
+    s.threads = arena.take_array<uint8_t>(static_cast<size_t>(num_threads) * kLinearScratchBytes);
+    s.rows =
+        arena.take_array<uint8_t>(static_cast<size_t>(rows * activation_layout(cols).row_bytes));
+    s.tiles = arena.take_array<int8_t>(static_cast<size_t>(groups * tile_group_bytes(cols)));
+    return s;
+  }
+};
+
+const CpuPackedWeight& weight_of(const ops::LinearTarget& target) {
+  return static_cast<const CpuPackedWeight&>(*target.weight);
+}
+
+// How one target is cut: token tiles outside, runs of row blocks inside.
+struct Cut {
+  int64_t token_tiles;
+  int64_t chunk_blocks;
+  int64_t block_chunks;
+  int64_t num_chunks() const { return token_tiles * block_chunks; }
+};
+
+Cut cut_target(const CpuPackedWeight& weight, int64_t tokens, int num_threads) {
+  // Plain floats are computed eight row blocks at once.
+  constexpr int64_t kFloatUnit = 8;
+  Cut cut{};
+  cut.token_tiles = (tokens + kTileTokens - 1) / kTileTokens;
+  const int64_t tile = std::min<int64_t>(tokens, kTileTokens);
+  const int64_t by_bytes = kChunkBytes / weight.block_bytes();
+  const int64_t by_products = kChunkProducts / (kBlockRows * weight.cols() * tile);
+  const int64_t shares = kChunksPerThread * num_threads;
+  const int64_t by_share = (weight.num_blocks() * cut.token_tiles + shares - 1) / shares;
+  cut.chunk_blocks = std::clamp<int64_t>(
+      std::min({by_bytes, std::max<int64_t>(by_products, 1), by_share}), 1, weight.num_blocks());
+  if (!weight.format().is_grouped && tokens == 1)
+    cut.chunk_blocks = round_up(cut.chunk_blocks, kFloatUnit);
+  cut.block_chunks = (weight.num_blocks() + cut.chunk_blocks - 1) / cut.chunk_blocks;
+  return cut;
+}
+
+class Product {
+ public:
+  Product(const LinearContext& context, const ops::LinearArgs& args)
+      : context_(context), args_(args) {
+    const int64_t tokens = args.x.dim(0);
+    const int64_t cols = args.x.dim(1);
+    base::Arena arena(context.scratch);
+    scratch_ = Scratch::carve(arena, tokens, cols, context.pool->num_threads());
+    const LinearKernels& kernels = *context.kernels;
+    const bool use_tiles = kernels.wants_tiles && tokens >= kernels.tiles_from_tokens;
+    x_ = {activation_layout(cols), scratch_.rows, use_tiles ? scratch_.tiles : nullptr,
+          tile_group_bytes(cols)};
+  }
+
+  void run() {
+    if (std::ranges::any_of(args_.targets,
+                            [](const auto& t) { return weight_of(t).format().is_grouped; })) {
+      quantise();
+    }
+    const int num_threads = context_.pool->num_threads();
+    int64_t num_chunks = 0;
+    for (const ops::LinearTarget& target : args_.targets) {
+      num_chunks += cut_target(weight_of(target), args_.x.dim(0), num_threads).num_chunks();
+    }
+    context_.pool->run(num_chunks, [&](int64_t chunk, int thread) {
+      for (const ops::LinearTarget& target : args_.targets) {
+        const Cut cut = cut_target(weight_of(target), args_.x.dim(0), num_threads);
+        if (chunk < cut.num_chunks()) return multiply(target, cut, chunk, thread);
+        chunk -= cut.num_chunks();
+      }
+    });
+  }
+
+ private:
+  void quantise() {
+    const int64_t tokens = args_.x.dim(0);
+    if (tokens * args_.x.dim(1) <= kInlineElements) return quantise_rows(0, tokens);
+    // Whole tile groups, so that no two threads write the same tile.
+    const int64_t shares = kChunksPerThread * context_.pool->num_threads();
+    const int64_t rows = round_up((tokens + shares - 1) / shares, kTileGroup);
+    context_.pool->run((tokens + rows - 1) / rows, [&](int64_t chunk, int) {
+      quantise_rows(chunk * rows, std::min((chunk + 1) * rows, tokens));
+    });
+  }
+
+  void quantise_rows(int64_t begin, int64_t end) {
+    const int32_t limit = context_.activations == ActivationPrecision::k16 ? kLimit16 : kLimitQ8;
+    for (int64_t t = begin; t < end; ++t)
+      context_.kernels->quantise({args_.x.row(t), t, limit, &x_});
+  }
+
+  void multiply(const ops::LinearTarget& target, const Cut& cut, int64_t chunk, int thread) {
+    const CpuPackedWeight& weight = weight_of(target);
+    const int64_t token = chunk / cut.block_chunks * kTileTokens;
+    const int64_t tokens = std::min<int64_t>(kTileTokens, args_.x.dim(0) - token);
+    const int64_t block = chunk % cut.block_chunks * cut.chunk_blocks;
+    const int64_t blocks = std::min(cut.chunk_blocks, weight.num_blocks() - block);
+    const int64_t rows = weight.rows() - block * kBlockRows;
+    float* y = target.y.row(token) + block * kBlockRows;
+    uint8_t* scratch = scratch_.threads + thread * kLinearScratchBytes;
+    if (weight.format().is_grouped) {
+      context_.kernels->grouped({&weight.format().grouped, weight.block(block),
+                                 weight.block_bytes(), blocks, rows, &x_, token, tokens, y,
+                                 target.y.stride[0], scratch});
+    } else {
+      context_.kernels->floats({weight.format().floats, weight.block(block), weight.block_bytes(),
+                                blocks, rows, weight.cols(), args_.x.row(token), args_.x.stride[0],
+                                tokens, y, target.y.stride[0], scratch});
+    }
+  }
+
+  const LinearContext& context_;
+  const ops::LinearArgs& args_;
+  Scratch scratch_{};
+  Activations x_{};
+};
+
+}  // namespace
+
+const LinearKernels& linear_kernels(CpuIsa isa) {
+  switch (isa) {
+    case CpuIsa::kGeneric:
+      break;
+    case CpuIsa::kAvx2:
+      return linear_kernels_avx2();
+    case CpuIsa::kAvxVnni:
+      return linear_kernels_avxvnni();
+    case CpuIsa::kAvx512:
+      return linear_kernels_avx512();
+    case CpuIsa::kAvx512Vnni:
+      return linear_kernels_avx512vnni();
+    case CpuIsa::kAmx:
+      return linear_kernels_amx();
+  }
+  return linear_kernels_generic();
+}
+
+size_t linear_scratch_bytes(const ops::StepCapacity& capacity, int num_threads) {
+  base::Arena counter;
+  Scratch::carve(counter, capacity.max_rows, capacity.max_linear_cols, num_threads);
+  return counter.used_bytes();
+}
+
+void linear(const LinearContext& context, const ops::LinearArgs& args) {
+  if (args.x.dim(0) == 0) return;
+  Product(context, args).run();
+}
+
+void embedding(base::ThreadPool& pool, const ops::EmbeddingArgs& args) {
+  const auto& table = static_cast<const CpuPackedWeight&>(*args.table);
+  const auto* ids = args.ids.as<const int32_t>();
+  pool.run(args.ids.dim(0),
+           [&](int64_t t, int) { decode_packed_row(table, ids[t], args.scale, args.y.row(t)); });
+}
+
+}  // namespace markbase::backends::cpu

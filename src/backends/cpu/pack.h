@@ -1,0 +1,65 @@
+// Weights in the packed layout of kernels/linear_kernels.h: made once at load, read by every level.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string_view>
+#include <utility>
+
+#include "backends/cpu/kernels/linear_kernels.h"
+#include "base/buffer.h"
+#include "base/function_ref.h"
+#include "base/thread_pool.h"
+#include "markbase/result.h"
+#include "ops/packed_weight.h"
+#include "quant/weight_view.h"
+
+namespace markbase::backends::cpu {
+
+// How a weight is packed.
+struct PackedFormat {
+  bool is_grouped = false;
+  GroupedFormat grouped{};             // is_grouped
+  FloatCode floats = FloatCode::kF32;  // otherwise
+};
+PackedFormat packed_format(const quant::WeightView& weight);
+
+// Bytes of 16 rows of `cols` columns, a multiple of 64.
+int64_t packed_block_bytes(const PackedFormat& format, int64_t cols);
+// Bytes of the whole weight: what pack_weight() allocates.
+size_t packed_weight_bytes(const quant::WeightView& weight);
+
+class CpuPackedWeight : public ops::PackedWeight {
+ public:
+  CpuPackedWeight(int64_t rows, int64_t cols, const PackedFormat& format,
+                  base::AlignedBuffer buffer)
+      : PackedWeight(rows, cols, buffer.size_bytes()),
+        format_(format),
+        block_bytes_(packed_block_bytes(format, cols)),
+        buffer_(std::move(buffer)) {}
+
+  const PackedFormat& format() const { return format_; }
+  int64_t block_bytes() const { return block_bytes_; }
+  int64_t num_blocks() const { return (rows() + kBlockRows - 1) / kBlockRows; }
+  uint8_t* block(int64_t idx) const {
+    return reinterpret_cast<uint8_t*>(buffer_.data()) + idx * block_bytes_;
+  }
+
+ private:
+  PackedFormat format_;
+  int64_t block_bytes_;
+  base::AlignedBuffer buffer_;
+};
+
+// Packs with all threads, in pieces; on_rows_done(begin, end) is called on this thread after each.
+// Errors: kOutOfMemory; kBadInput naming weight and row for a scale, an offset or a plain float
+// that is NaN or infinite.
+Result<std::unique_ptr<CpuPackedWeight>> pack_weight(
+    base::ThreadPool& pool, const quant::WeightView& weight, std::string_view name,
+    base::FunctionRef<void(int64_t, int64_t)> on_rows_done);
+
+// out[k] = factor * w[row, k], w exactly as quant::decode_row gives it.
+void decode_packed_row(const CpuPackedWeight& weight, int64_t row, float factor, float* out);
+
+}  // namespace markbase::backends::cpu
