@@ -67,7 +67,8 @@ function(markbase_executable name)
   add_executable(${name} ${sources})
   target_link_libraries(${name} PRIVATE markbase_options ${ARG_LINKS})
   if(MARKBASE_STATIC)
-    target_link_options(${name} PRIVATE -static)
+    # The whole archive of the thread library: its weak symbols would otherwise stay null.
+    target_link_options(${name} PRIVATE -static -Wl,--whole-archive -lpthread -Wl,--no-whole-archive)
   endif()
 endfunction()
 
