@@ -17,8 +17,9 @@
 namespace markbase::base {
 namespace {
 
-// The one process-wide state of the project: a signal handler can reach nothing else. It only holds the
-// address ranges of open mappings; slots are claimed and freed with atomics, since the handler reads them.
+// The one process-wide state of the project: a signal handler can reach nothing else. It only holds
+// the address ranges of open mappings; slots are claimed and freed with atomics, since the handler
+// reads them.
 constexpr int kMaxMappings = 4096;
 
 struct Slot {
@@ -32,14 +33,20 @@ struct sigaction g_previous_action;
 std::once_flag g_install_once;
 
 void on_sigbus(int signal, siginfo_t* info, void* context) {
+  const int saved_errno = errno;
   const auto address = reinterpret_cast<uintptr_t>(info->si_addr);
   for (Slot& slot : g_slots) {
     const uintptr_t begin = slot.begin.load(std::memory_order_acquire);
-    if (begin == 0 || address < begin || address >= slot.end.load(std::memory_order_acquire)) continue;
+    if (begin == 0 || address < begin || address >= slot.end.load(std::memory_order_acquire))
+      continue;
     const auto page_bytes = static_cast<uintptr_t>(sysconf(_SC_PAGESIZE));
     void* page = reinterpret_cast<void*>(address / page_bytes * page_bytes);
     slot.faulted.store(true, std::memory_order_release);
-    if (mmap(page, page_bytes, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) != MAP_FAILED) return;
+    if (mmap(page, page_bytes, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) !=
+        MAP_FAILED) {
+      errno = saved_errno;
+      return;
+    }
   }
   // Not ours: whoever was there before decides.
   if ((g_previous_action.sa_flags & SA_SIGINFO) != 0 && g_previous_action.sa_sigaction != nullptr) {
@@ -65,8 +72,9 @@ Slot* claim_slot(uintptr_t begin, uintptr_t end) {
   for (Slot& slot : g_slots) {
     uintptr_t expected = 0;
     if (slot.begin.load(std::memory_order_relaxed) != 0) continue;
-    slot.faulted.store(false);
     if (!slot.begin.compare_exchange_strong(expected, begin)) continue;
+    // The handler passes the slot over until `end` is set.
+    slot.faulted.store(false, std::memory_order_relaxed);
     slot.end.store(end, std::memory_order_release);
     return &slot;
   }
@@ -85,10 +93,12 @@ struct MappedFile::State {
   const std::byte* data = nullptr;
   size_t size_bytes = 0;
   Slot* slot = nullptr;
+  int fd = -1;  // kept to ask for the size of this very file, whatever its name stands for by then
 
   ~State() {
     if (slot != nullptr) free_slot(slot);
     if (data != nullptr) munmap(const_cast<std::byte*>(data), size_bytes);
+    if (fd >= 0) ::close(fd);
   }
 };
 
@@ -100,33 +110,30 @@ MappedFile::~MappedFile() = default;
 Result<MappedFile> MappedFile::open(const std::string& path) {
   const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
   if (fd < 0) return bad_input("{}: cannot be opened: {}", path, std::strerror(errno));
+  MappedFile file;
+  file.state_->fd = fd;
+  file.state_->path = path;
   struct stat status = {};
   if (fstat(fd, &status) != 0 || !S_ISREG(status.st_mode)) {
-    ::close(fd);
     return bad_input("{}: expected a regular file, got {}", path,
                      S_ISDIR(status.st_mode) ? "a directory" : "something else");
   }
-  MappedFile file;
-  file.state_->path = path;
   file.state_->size_bytes = static_cast<size_t>(status.st_size);
-  if (file.state_->size_bytes > 0) {
-    void* memory = mmap(nullptr, file.state_->size_bytes, PROT_READ, MAP_PRIVATE, fd, 0);
-    const int mmap_errno = errno;
-    if (memory == MAP_FAILED) {
-      ::close(fd);
-      return failed("{}: cannot be mapped ({} bytes): {}", path, status.st_size, std::strerror(mmap_errno));
-    }
-    file.state_->data = static_cast<const std::byte*>(memory);
-    const auto begin = reinterpret_cast<uintptr_t>(memory);
-    const auto page_bytes = static_cast<uintptr_t>(sysconf(_SC_PAGESIZE));
-    const uintptr_t end = (begin + file.state_->size_bytes + page_bytes - 1) / page_bytes * page_bytes;
-    file.state_->slot = claim_slot(begin, end);
-    if (file.state_->slot == nullptr) {
-      ::close(fd);
-      return failed("{}: more than {} files are mapped at once", path, kMaxMappings);
-    }
+  if (file.state_->size_bytes == 0) return file;
+  void* memory = mmap(nullptr, file.state_->size_bytes, PROT_READ, MAP_PRIVATE, fd, 0);
+  if (memory == MAP_FAILED) {
+    return failed("{}: cannot be mapped ({} bytes): {}", path, status.st_size,
+                  std::strerror(errno));
   }
-  ::close(fd);
+  file.state_->data = static_cast<const std::byte*>(memory);
+  const auto begin = reinterpret_cast<uintptr_t>(memory);
+  const auto page_bytes = static_cast<uintptr_t>(sysconf(_SC_PAGESIZE));
+  const uintptr_t end =
+      (begin + file.state_->size_bytes + page_bytes - 1) / page_bytes * page_bytes;
+  file.state_->slot = claim_slot(begin, end);
+  if (file.state_->slot == nullptr) {
+    return failed("{}: more than {} files are mapped at once", path, kMaxMappings);
+  }
   return file;
 }
 
@@ -136,10 +143,15 @@ std::span<const std::byte> MappedFile::bytes() const { return {state_->data, sta
 
 namespace {
 
-// The whole pages inside `part`: a page shared with a neighbour is left alone.
-std::span<std::byte> inner_pages(std::span<const std::byte> part) {
+// The whole pages inside `part`: a page shared with a neighbour is left alone. Nothing where `part`
+// is no part of `all`: dropping foreign pages would lose data.
+std::span<std::byte> inner_pages(std::span<const std::byte> part, std::span<const std::byte> all) {
+  if (part.empty() || part.data() < all.data() ||
+      part.data() + part.size() > all.data() + all.size())
+    return {};
   const auto page_bytes = static_cast<uintptr_t>(sysconf(_SC_PAGESIZE));
-  const auto begin = (reinterpret_cast<uintptr_t>(part.data()) + page_bytes - 1) / page_bytes * page_bytes;
+  const auto begin =
+      (reinterpret_cast<uintptr_t>(part.data()) + page_bytes - 1) / page_bytes * page_bytes;
   const auto end = reinterpret_cast<uintptr_t>(part.data() + part.size()) / page_bytes * page_bytes;
   if (begin >= end) return {};
   return {reinterpret_cast<std::byte*>(begin), end - begin};
@@ -148,21 +160,27 @@ std::span<std::byte> inner_pages(std::span<const std::byte> part) {
 }  // namespace
 
 void MappedFile::prefetch(std::span<const std::byte> part) const {
-  const std::span<std::byte> pages = inner_pages(part);
+  const std::span<std::byte> pages = inner_pages(part, bytes());
   if (!pages.empty()) madvise(pages.data(), pages.size(), MADV_WILLNEED);
 }
 
 void MappedFile::release(std::span<const std::byte> part) const {
-  const std::span<std::byte> pages = inner_pages(part);
+  const std::span<std::byte> pages = inner_pages(part, bytes());
   if (!pages.empty()) madvise(pages.data(), pages.size(), MADV_DONTNEED);
 }
 
 Result<void> MappedFile::check_intact() const {
-  if (state_->slot == nullptr || !state_->slot->faulted.load(std::memory_order_acquire)) return {};
+  if (state_->slot == nullptr) return {};
+  // A page that was met and gone is remembered; a file cut inside its last page shows in its size
+  // alone.
   struct stat status = {};
-  const long long now = ::stat(state_->path.c_str(), &status) == 0 ? static_cast<long long>(status.st_size) : -1;
-  return bad_input("{}: was truncated while in use: expected {} bytes as when it was opened, got {}",
-                   state_->path, state_->size_bytes, now);
+  const long long now =
+      fstat(state_->fd, &status) == 0 ? static_cast<long long>(status.st_size) : -1;
+  const bool shorter = now < static_cast<long long>(state_->size_bytes);
+  if (!shorter && !state_->slot->faulted.load(std::memory_order_acquire)) return {};
+  return bad_input(
+      "{}: was truncated while in use: expected {} bytes as when it was opened, got {}",
+      state_->path, state_->size_bytes, now);
 }
 
 }  // namespace markbase::base

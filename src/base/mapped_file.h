@@ -1,5 +1,6 @@
-// A file mapped read-only. A page that can no longer be read (the file was truncated under us) does not
-// kill the process: it reads as zeros and the file remembers it, so the reader returns an error.
+// A file mapped read-only. A page that can no longer be read (the file was truncated under us) does
+// not kill the process: it reads as zeros and the file remembers it, so the reader returns an
+// error.
 #pragma once
 
 #include <cstddef>
@@ -22,10 +23,12 @@ class MappedFile {
 
   const std::string& path() const;
   std::span<const std::byte> bytes() const;
-  // Tells the kernel that these pages will be needed soon / are not needed any more.
+  // Tells the kernel that these pages will be needed soon / are not needed any more. A hint:
+  // nothing happens where `part` is not inside bytes().
   void prefetch(std::span<const std::byte> part) const;
   void release(std::span<const std::byte> part) const;
-  // kBadInput if any page of the file was met that could not be read any more since it was opened.
+  // kBadInput if the file is shorter than when it was opened, or a page was met since that could
+  // not be read any more.
   Result<void> check_intact() const;
 
  private:
