@@ -52,10 +52,10 @@ MB_INLINE F tanh(F x) {
   p = fma(p, z, set1(-0.0537429369646f));
   p = fma(p, z, set1(0.133314849761f));
   p = fma(p, z, set1(-0.333332837097f));
-  const F small = fma(mul(x, z), p, x);
+  const F small = fma(mul(magnitude, z), p, magnitude);
   const F grown = math::exp(add(magnitude, magnitude));
   const F large = sub(set1(1.0f), div(set1(2.0f), add(grown, set1(1.0f))));
-  return select_less(magnitude, set1(0.625f), small, with_sign(large, x));
+  return with_sign(select_less(magnitude, set1(0.625f), small, large), x);
 }
 
 // 0.5 z (1 + tanh(u)) with u = sqrt(2/pi) (z + 0.044715 z^3) is z / (1 + e^-2u): no cancellation,
