@@ -148,6 +148,17 @@ std::vector<int32_t> BpeTokenizer::extra_stop_ids() const {
   return ids;
 }
 
+std::vector<int32_t> Tokenizer::encode_segments(std::span<const TextSegment> segments,
+                                                bool add_bos) const {
+  std::vector<int32_t> ids = encode({}, {.add_bos = add_bos, .parse_special = false});
+  for (const TextSegment& segment : segments) {
+    const auto part =
+        encode(segment.text, {.add_bos = false, .parse_special = segment.parse_special});
+    ids.insert(ids.end(), part.begin(), part.end());
+  }
+  return ids;
+}
+
 StreamDecoder::StreamDecoder(const Tokenizer& tokenizer, bool skip_special)
     : tokenizer_(tokenizer), skip_special_(skip_special) {}
 

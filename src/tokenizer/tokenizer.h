@@ -42,9 +42,10 @@ class Tokenizer {
                                       const EncodeOptions& options) const = 0;
   // The ids of the concatenated segments, as if they were one text: a border stops neither merges
   // nor the added tokens that are not special. A special token is only seen inside neighbouring
-  // segments that all have parse_special, so no message text can forge one or finish one.
+  // segments that all have parse_special, so no message text can forge one or finish one. Unless
+  // overridden, the segments are encoded one by one.
   virtual std::vector<int32_t> encode_segments(std::span<const TextSegment> segments,
-                                               bool add_bos) const = 0;
+                                               bool add_bos) const;
   // The text of ids; skip_special leaves out control tokens. Ill-formed byte groups give U+FFFD per
   // byte.
   virtual std::string decode(std::span<const int32_t> ids, bool skip_special) const = 0;
