@@ -25,7 +25,8 @@ inline double exp_of(double x) {
   constexpr double kLn2High = 0x1.62e42fefp-1;  // 33 bits, so that k * kLn2High is exact
   constexpr double kLn2Low = 0x1.473de6af278edp-34;
   constexpr double kRound = 0x1.8p52;  // adding and taking it away rounds to an integer
-  const double k = (x * kLog2E + kRound) - kRound;
+  const double shifted = x * kLog2E + kRound;
+  const double k = shifted - kRound;
   const double r = (x - k * kLn2High) - k * kLn2Low;  // |r| <= ln(2) / 2
   // Taylor to r^11; the next term is below 7e-15.
   double p = 1.0 / 39916800.0;
@@ -40,8 +41,8 @@ inline double exp_of(double x) {
   p = p * r + 0.5;
   p = p * r + 1.0;
   p = p * r + 1.0;
-  const auto exponent = static_cast<uint64_t>(static_cast<int32_t>(k) + 1023);
-  return p * std::bit_cast<double>(exponent << 52);
+  // The low bits of `shifted` are k; in the exponent's place they make 2^k.
+  return p * std::bit_cast<double>((std::bit_cast<uint64_t>(shifted) + 1023u) << 52);
 }
 
 // exp(logit - best) as float32, in (0, 1]; 0 for what is negligible.
@@ -128,34 +129,45 @@ class Ranking {
   // True when there is a candidate at this index; indices are asked for in order.
   bool reaches(int64_t idx) {
     while (static_cast<size_t>(idx) >= size_) {
-      if (size_ >= limit_ || band_ == kNumBands) return false;
+      if (size_ >= limit_ || (size_ == gathered_ && band_ == kNumBands)) return false;
       extend();
     }
     return true;
   }
 
  private:
+  // Sorts the next few of the band at hand, four times as many as before in all, since most draws
+  // end early even in a wide band.
   void extend() {
+    if (size_ == gathered_) gather_band();
+    const size_t wanted =
+        std::min({gathered_ - size_, limit_ - size_, std::max<size_t>(256, 3 * size_)});
+    Candidate* const first = candidates_.data() + size_;
+    Candidate* const end = first + wanted;
+    Candidate* const last = candidates_.data() + gathered_;
+    if (end < last) std::nth_element(first, end, last, by_logit);
+    std::sort(first, end, by_logit);
+    for (Candidate* c = first; c < end; ++c) c->value = weight_of(c->value, best_);
+    size_ += wanted;
+  }
+
+  void gather_band() {
     const float upper = lower_;
     lower_ = best_ - kBands[band_++];
-    Candidate* const first = candidates_.data() + size_;
-    Candidate* last = first;
     for (size_t id = 0; id < logits_.size(); ++id) {
       const float logit = logits_[id];
-      if (logit >= lower_ && logit < upper) *last++ = {static_cast<int32_t>(id), logit};
+      if (logit >= lower_ && logit < upper) {
+        candidates_[gathered_++] = {static_cast<int32_t>(id), logit};
+      }
     }
-    const size_t wanted = std::min(static_cast<size_t>(last - first), limit_ - size_);
-    if (first + wanted < last) std::nth_element(first, first + wanted, last, by_logit);
-    std::sort(first, first + wanted, by_logit);
-    for (Candidate* c = first; c < first + wanted; ++c) c->value = weight_of(c->value, best_);
-    size_ += wanted;
   }
 
   std::span<const float> logits_;
   float best_;
   size_t limit_;
   std::span<Candidate> candidates_;
-  size_t size_ = 0;
+  size_t size_ = 0;      // ranked, values turned into weights
+  size_t gathered_ = 0;  // of the bands so far; the rest in no order yet
   size_t band_ = 0;
   float lower_ = kInfinity;
 };
