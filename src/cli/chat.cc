@@ -39,7 +39,9 @@ class Chat {
 
   Result<int> loop() {
     const bool terminal = isatty(STDIN_FILENO) == 1;
-    if (terminal) note(options_.shared.quiet, "/reset forgets, /save FILE writes the conversation, Ctrl-D ends");
+    if (terminal)
+      note(options_.shared.quiet,
+           "/reset forgets, /save FILE writes the conversation, Ctrl-D ends");
     std::string line;
     for (;;) {
       if (terminal) MB_TRY(print("> "));
@@ -84,11 +86,13 @@ class Chat {
   void save(const std::string& path) const {
     if (path.empty()) return note(false, "/save: which file?");
     base::Json json = base::Json::array();
-    for (const Message& message : messages_) json.push_back({{"role", message.role}, {"content", message.content}});
+    for (const Message& message : messages_)
+      json.push_back({{"role", message.role}, {"content", message.content}});
     std::ofstream file(path);
     file << base::dump_json(json, 2) << '\n';
     file.close();
-    note(false, file ? fmt::format("saved to {}", path) : fmt::format("{}: cannot be written", path));
+    note(false,
+         file ? fmt::format("saved to {}", path) : fmt::format("{}: cannot be written", path));
   }
 
   Result<void> answer(const std::string& text) {
@@ -122,13 +126,16 @@ class Chat {
 
 Result<int> run(const ChatOptions& options) {
   if (options.think) return base::usage_error("--think: this model has no thinking mode");
-  if (options.shared.json) return base::usage_error("--json: chat talks to a person; use `run --json`");
+  if (options.shared.json)
+    return base::usage_error("--json: chat talks to a person; use `run --json`");
   MB_ASSIGN(Engine engine, load_engine(options.shared));
   if (!engine.info().has_chat_format) {
     return base::usage_error("{}: this model has no chat format; use `run`", options.shared.model);
   }
   if (!engine.info().has_chat_template) {
-    note(options.shared.quiet, "this model carries no chat template (it may be a base model): the format of its family is used");
+    note(options.shared.quiet,
+         "this model carries no chat template (it may be a base model): the format of its family "
+         "is used");
   }
   return Chat(engine, options).loop();
 }

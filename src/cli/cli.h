@@ -49,7 +49,8 @@ struct PromptOptions {
   std::vector<std::string> image, audio, video;
 };
 
-// One command: adds its options to `app` and returns what to run after parsing (exit code 0, or an Error).
+// One command: adds its options to `app` and returns what to run after parsing (exit code 0, or an
+// Error).
 using Action = std::function<Result<int>()>;
 struct Command {
   std::string_view name;
@@ -75,19 +76,21 @@ void add_shared_options(CLI::App& app, SharedOptions& shared, ModelArgument mode
 void add_prompt_options(CLI::App& app, PromptOptions& prompt);
 // Checks ranges and turns them into what the engine takes; refuses what this build cannot honour.
 Result<EngineOptions> engine_options(const SharedOptions& shared);
-// The path of shared.model: a path, a name in the models folder, or org/name in the Hugging Face cache.
+// The path of shared.model: a path, a name in the models folder, or org/name in the Hugging Face
+// cache.
 Result<std::string> model_path(const SharedOptions& shared);
 tools::ModelPlaces model_places();
 // Loads with plan and progress on stderr.
 Result<Engine> load_engine(const SharedOptions& shared);
 // Comma-separated integers in [min, max]; `option` names them in the error.
-Result<std::vector<int64_t>> parse_integers(const std::string& text, const std::string& option, int64_t min,
-                                            int64_t max);
+Result<std::vector<int64_t>> parse_integers(const std::string& text, const std::string& option,
+                                            int64_t min, int64_t max);
 // Comma-separated token ids in [0, vocab_size).
 Result<std::vector<int32_t>> parse_ids(const std::string& text, int64_t vocab_size);
 
 // --- prompt.cc ---
-// The ids a prompt stands for: --ids; or -p, -f, stdin (if allowed) through the template unless --raw.
+// The ids a prompt stands for: --ids; or -p, -f, stdin (if allowed) through the template unless
+// --raw.
 Result<Request> prompt_request(const PromptOptions& prompt, const Engine& engine, bool allow_stdin);
 
 // --- io.cc ---

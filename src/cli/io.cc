@@ -65,8 +65,9 @@ void ProgressLine::show(const Progress& progress) {
   if (percent == last_percent_) return;
   last_percent_ = percent;
   constexpr double kMegabyte = 1e6;
-  std::fprintf(stderr, "\r%.*s %.0f / %.0f MB (%d %%)\x1b[K", static_cast<int>(progress.what.size()),
-               progress.what.data(), static_cast<double>(progress.done_bytes) / kMegabyte,
+  std::fprintf(stderr, "\r%.*s %.0f / %.0f MB (%d %%)\x1b[K",
+               static_cast<int>(progress.what.size()), progress.what.data(),
+               static_cast<double>(progress.done_bytes) / kMegabyte,
                static_cast<double>(progress.total_bytes) / kMegabyte, percent);
   std::fflush(stderr);
   shown_ = true;

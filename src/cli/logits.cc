@@ -47,13 +47,16 @@ Result<int> logits(const LogitsOptions& options) {
   const int64_t shape[2] = {num_rows, engine.info().vocab_size};
   MB_TRY(writer.close(shape));
   if (options.shared.json) {
-    MB_TRY(print(base::dump_json(base::Json{{"ids", ids}, {"out", options.out}, {"shape", {shape[0], shape[1]}}}) + "\n"));
+    MB_TRY(print(base::dump_json(base::Json{
+                     {"ids", ids}, {"out", options.out}, {"shape", {shape[0], shape[1]}}}) +
+                 "\n"));
   }
   note(options.shared.quiet, fmt::format("{}: [{}, {}] float32", options.out, shape[0], shape[1]));
   return 0;
 }
 
-// Files of the intermediates, one by name; a name that comes again (the next chunk) goes on along the first axis.
+// Files of the intermediates, one by name; a name that comes again (the next chunk) goes on along
+// the first axis.
 class TraceFiles {
  public:
   explicit TraceFiles(std::string directory) : directory_(std::move(directory)) {}
@@ -94,7 +97,8 @@ Result<int> list_trace(Engine& engine, const TraceOptions& options) {
       [&](const TraceTensor& tensor) -> Result<void> {
         // Every intermediate has one row a token.
         lines += fmt::format("{} [num_tokens", tensor.name);
-        for (size_t i = 1; i < tensor.shape.size(); ++i) lines += fmt::format(", {}", tensor.shape[i]);
+        for (size_t i = 1; i < tensor.shape.size(); ++i)
+          lines += fmt::format(", {}", tensor.shape[i]);
         lines += "]\n";
         return {};
       },
@@ -125,7 +129,8 @@ Result<int> trace(const TraceOptions& options) {
   MB_ASSIGN(const size_t num_files, files.close());
   const int64_t shape[2] = {num_rows, engine.info().vocab_size};
   MB_TRY(rows.close(shape));
-  note(options.shared.quiet, fmt::format("{}: {} intermediates and logits.npy", options.out, num_files));
+  note(options.shared.quiet,
+       fmt::format("{}: {} intermediates and logits.npy", options.out, num_files));
   return 0;
 }
 

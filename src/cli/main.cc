@@ -23,7 +23,8 @@ constexpr Command kCommands[] = {
     {"perplexity", "perplexity of a text", make_perplexity},
     {"list", "models that can be named", make_list},
 };
-constexpr std::string_view kNotYet[] = {"parse", "quantize", "profile", "synth", "batch", "pull", "serve"};
+constexpr std::string_view kNotYet[] = {"parse", "quantize", "profile", "synth",
+                                        "batch", "pull",     "serve"};
 
 int report(const Error& error) {
   if (error.code == ErrorCode::kCancelled) {
@@ -39,12 +40,14 @@ std::string version_text() {
   std::string cpu = "unknown";
   if (Result<std::string> version = tools::version_json(); version.ok()) {
     if (Result<base::Json> json = base::parse_json(*version, "version"); json.ok()) {
-      return fmt::format("markbase {} ({}), {}, backends {}, CPU level {}\n", MARKBASE_VERSION, MARKBASE_COMMIT,
-                         MARKBASE_COMPILER, fmt::join((*json)["backends"].get<std::vector<std::string>>(), " "),
+      return fmt::format("markbase {} ({}), {}, backends {}, CPU level {}\n", MARKBASE_VERSION,
+                         MARKBASE_COMMIT, MARKBASE_COMPILER,
+                         fmt::join((*json)["backends"].get<std::vector<std::string>>(), " "),
                          (*json)["cpu_level"].get<std::string>());
     }
   }
-  return fmt::format("markbase {} ({}), {}\n", MARKBASE_VERSION, MARKBASE_COMMIT, MARKBASE_COMPILER);
+  return fmt::format("markbase {} ({}), {}\n", MARKBASE_VERSION, MARKBASE_COMMIT,
+                     MARKBASE_COMPILER);
 }
 
 // `markbase help COMMAND` is `markbase COMMAND --help`.
@@ -103,7 +106,8 @@ int run(int argc, char** argv) {
 }  // namespace markbase::cli
 
 int main(int argc, char** argv) {
-  // Exceptions of libraries that reach this far are faults of ours or the machine's: said, not thrown on.
+  // Exceptions of libraries that reach this far are faults of ours or the machine's: said, not
+  // thrown on.
   try {
     return markbase::cli::run(argc, argv);
   } catch (const std::bad_alloc&) {

@@ -18,7 +18,8 @@ std::string header_text(std::span<const int64_t> shape) {
   std::string dims;
   for (const int64_t n : shape) dims += fmt::format("{}, ", n);
   if (shape.size() > 1) dims.resize(dims.size() - 2);
-  std::string dict = fmt::format("{{'descr': '<f4', 'fortran_order': False, 'shape': ({}), }}", dims);
+  std::string dict =
+      fmt::format("{{'descr': '<f4', 'fortran_order': False, 'shape': ({}), }}", dims);
   constexpr size_t kPreambleBytes = 10;
   dict.resize(kHeaderBytes - kPreambleBytes - 1, ' ');
   std::string header("\x93NUMPY\x01\x00", 8);
@@ -41,7 +42,8 @@ Result<NpyWriter> NpyWriter::create(const std::string& path) {
   writer.path_ = path;
   writer.temporary_ = can_rename_over(path) ? fmt::format("{}.part{}", path, getpid()) : path;
   writer.file_ = std::fopen(writer.temporary_.c_str(), "wb");
-  if (writer.file_ == nullptr) return base::failed("{}: cannot be written: {}", path, std::strerror(errno));
+  if (writer.file_ == nullptr)
+    return base::failed("{}: cannot be written: {}", path, std::strerror(errno));
   const std::string blank(kHeaderBytes, ' ');
   if (std::fwrite(blank.data(), 1, blank.size(), writer.file_) != blank.size()) {
     return base::failed("{}: {}", path, std::strerror(errno));
@@ -60,7 +62,8 @@ Result<void> NpyWriter::append(std::span<const float> values) {
 Result<void> NpyWriter::close(std::span<const int64_t> shape) {
   const std::string header = header_text(shape);
   const bool seekable = std::fseek(file_, 0, SEEK_SET) == 0;
-  const bool written = !seekable || std::fwrite(header.data(), 1, header.size(), file_) == header.size();
+  const bool written =
+      !seekable || std::fwrite(header.data(), 1, header.size(), file_) == header.size();
   const int closed = std::fclose(std::exchange(file_, nullptr));
   if (!written || closed != 0) return base::failed("{}: {}", path_, std::strerror(errno));
   if (temporary_ != path_ && std::rename(temporary_.c_str(), path_.c_str()) != 0) {

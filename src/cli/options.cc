@@ -19,8 +19,10 @@ Result<uint64_t> parse_memory(const std::string& text) {
   if (unit.empty()) factor = 1;
   if (unit == "MiB") factor = 1024.0 * 1024.0;
   if (unit == "GiB") factor = 1024.0 * 1024.0 * 1024.0;
-  if (end == text.c_str() || factor == 0 || !std::isfinite(number) || number <= 0 || number * factor > 1e18) {
-    return base::usage_error("--memory: expected a size such as 8GiB, 900MiB or bytes, got '{}'", text);
+  if (end == text.c_str() || factor == 0 || !std::isfinite(number) || number <= 0 ||
+      number * factor > 1e18) {
+    return base::usage_error("--memory: expected a size such as 8GiB, 900MiB or bytes, got '{}'",
+                             text);
   }
   return static_cast<uint64_t>(number * factor);
 }
@@ -41,11 +43,12 @@ std::string environment(const char* name) {
 
 void add_shared_options(CLI::App& app, SharedOptions& shared, ModelArgument model) {
   if (model != ModelArgument::kNone) {
-    CLI::Option* argument = app.add_option("MODEL", shared.model,
-                                           "a directory, a .gguf file, or a name (see `markbase list`)");
+    CLI::Option* argument = app.add_option(
+        "MODEL", shared.model, "a directory, a .gguf file, or a name (see `markbase list`)");
     if (model == ModelArgument::kRequired) argument->required();
   }
-  app.add_option("--backend", shared.backend, "what computes")->check(CLI::IsMember({"auto", "cpu", "cuda", "ref"}));
+  app.add_option("--backend", shared.backend, "what computes")
+      ->check(CLI::IsMember({"auto", "cpu", "cuda", "ref"}));
   app.add_option("--threads", shared.threads, "threads (default: the cores this process may use)")
       ->check(CLI::Range(1, kMaxThreads));
   app.add_option("--cpu-isa", shared.cpu_isa, "force a CPU kernel level")
@@ -56,7 +59,8 @@ void add_shared_options(CLI::App& app, SharedOptions& shared, ModelArgument mode
       ->check(CLI::IsMember({"auto", "f16", "bf16", "f32", "q8"}));
   app.add_option("--prefill-chunk", shared.prefill_chunk_tokens, "tokens of a prompt per step")
       ->check(CLI::Range(int64_t{1}, int64_t{65536}));
-  app.add_option("--memory", shared.memory, "memory budget: N, NMiB or NGiB; refuse rather than swap");
+  app.add_option("--memory", shared.memory,
+                 "memory budget: N, NMiB or NGiB; refuse rather than swap");
   app.add_option("--activations", shared.activations, "precision of activations in products")
       ->check(CLI::IsMember({"auto", "16", "q8"}));
   app.add_option("--mmproj", shared.mmproj, "projector file for pictures and sound");
@@ -82,8 +86,10 @@ void add_prompt_options(CLI::App& app, PromptOptions& prompt) {
 }
 
 Result<EngineOptions> engine_options(const SharedOptions& shared) {
-  if (!shared.mmproj.empty()) return base::usage_error("--mmproj: this build has no picture or sound input yet");
-  if (!shared.draft.empty()) return base::usage_error("--draft: this build has no speculative decoding yet");
+  if (!shared.mmproj.empty())
+    return base::usage_error("--mmproj: this build has no picture or sound input yet");
+  if (!shared.draft.empty())
+    return base::usage_error("--draft: this build has no speculative decoding yet");
   EngineOptions options;
   MB_ASSIGN(options.backend, parse_backend(shared.backend));
   options.num_threads = shared.threads;
@@ -102,7 +108,8 @@ tools::ModelPlaces model_places() {
   const std::string home = environment("HOME");
   tools::ModelPlaces places;
   places.models_dir = environment("MARKBASE_MODELS");
-  if (places.models_dir.empty() && !home.empty()) places.models_dir = home + "/.local/share/markbase/models";
+  if (places.models_dir.empty() && !home.empty())
+    places.models_dir = home + "/.local/share/markbase/models";
   places.hf_home = environment("HF_HOME");
   if (places.hf_home.empty() && !home.empty()) places.hf_home = home + "/.cache/huggingface";
   return places;
@@ -122,15 +129,16 @@ Result<Engine> load_engine(const SharedOptions& shared) {
   options.message = [line, quiet, debug](Severity severity, std::string_view text) {
     if (severity == Severity::kDebug && !debug) return;
     line->clear();
-    note(quiet, severity == Severity::kWarning ? fmt::format("warning: {}", text) : std::string(text));
+    note(quiet,
+         severity == Severity::kWarning ? fmt::format("warning: {}", text) : std::string(text));
   };
   Result<Engine> engine = Engine::load(path, options);
   line->clear();
   return engine;
 }
 
-Result<std::vector<int64_t>> parse_integers(const std::string& text, const std::string& option, int64_t min,
-                                            int64_t max) {
+Result<std::vector<int64_t>> parse_integers(const std::string& text, const std::string& option,
+                                            int64_t min, int64_t max) {
   std::vector<int64_t> values;
   size_t begin = 0;
   while (begin <= text.size()) {
@@ -141,8 +149,8 @@ Result<std::vector<int64_t>> parse_integers(const std::string& text, const std::
     errno = 0;
     const long long value = std::strtoll(item.c_str(), &stop, 10);
     if (item.empty() || *stop != '\0' || errno != 0 || value < min || value > max) {
-      return base::usage_error("{}: expected integers from {} to {} separated by commas, got '{}'", option, min, max,
-                               item);
+      return base::usage_error("{}: expected integers from {} to {} separated by commas, got '{}'",
+                               option, min, max, item);
     }
     values.push_back(value);
     begin = end + 1;

@@ -7,7 +7,8 @@ namespace markbase::cli {
 namespace {
 
 Result<void> refuse_media(const PromptOptions& prompt) {
-  if (!prompt.image.empty()) return base::usage_error("--image: this build has no picture input yet");
+  if (!prompt.image.empty())
+    return base::usage_error("--image: this build has no picture input yet");
   if (!prompt.audio.empty()) return base::usage_error("--audio: this build has no sound input yet");
   if (!prompt.video.empty()) return base::usage_error("--video: this build has no video input yet");
   if (prompt.think) return base::usage_error("--think: this model has no thinking mode");
@@ -18,19 +19,23 @@ Result<std::string> prompt_text(const PromptOptions& prompt, bool allow_stdin) {
   if (prompt.text) return *prompt.text;
   if (!prompt.file.empty()) return read_file(prompt.file);
   if (!allow_stdin) return base::usage_error("no prompt: give -p TEXT, -f FILE or --ids");
-  if (isatty(STDIN_FILENO) == 1) return base::usage_error("no prompt: give -p TEXT, -f FILE, --ids, or text on stdin");
+  if (isatty(STDIN_FILENO) == 1)
+    return base::usage_error("no prompt: give -p TEXT, -f FILE, --ids, or text on stdin");
   return read_stdin();
 }
 
 }  // namespace
 
-Result<Request> prompt_request(const PromptOptions& prompt, const Engine& engine, bool allow_stdin) {
+Result<Request> prompt_request(const PromptOptions& prompt, const Engine& engine,
+                               bool allow_stdin) {
   MB_TRY(refuse_media(prompt));
-  const int sources = (prompt.text ? 1 : 0) + (prompt.file.empty() ? 0 : 1) + (prompt.ids.empty() ? 0 : 1);
+  const int sources =
+      (prompt.text ? 1 : 0) + (prompt.file.empty() ? 0 : 1) + (prompt.ids.empty() ? 0 : 1);
   if (sources > 1) return base::usage_error("give one of -p, -f and --ids, not several");
   Request request;
   if (!prompt.ids.empty()) {
-    if (!prompt.system.empty()) return base::usage_error("--system: ids are taken as they are, without a template");
+    if (!prompt.system.empty())
+      return base::usage_error("--system: ids are taken as they are, without a template");
     MB_ASSIGN(request.ids, parse_ids(prompt.ids, engine.info().vocab_size));
     return request;
   }

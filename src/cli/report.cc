@@ -17,7 +17,8 @@ std::string scalar_text(const base::Json& value) {
 }
 
 bool all_objects(const base::Json& array) {
-  return !array.empty() && std::all_of(array.begin(), array.end(), [](const base::Json& v) { return v.is_object(); });
+  return !array.empty() &&
+         std::all_of(array.begin(), array.end(), [](const base::Json& v) { return v.is_object(); });
 }
 
 // Columns are the keys of the first row; what does not fit a column stands as JSON.
@@ -31,7 +32,8 @@ std::string table_text(const base::Json& rows, int indent) {
   std::vector<std::vector<std::string>> cells{keys};
   for (const base::Json& row : rows) {
     std::vector<std::string> line;
-    for (const std::string& key : keys) line.push_back(row.contains(key) ? scalar_text(row[key]) : "");
+    for (const std::string& key : keys)
+      line.push_back(row.contains(key) ? scalar_text(row[key]) : "");
     cells.push_back(std::move(line));
   }
   std::vector<size_t> widths(keys.size(), 0);
@@ -54,7 +56,8 @@ std::string report_text(const base::Json& json, int indent) {
   constexpr int kStep = 2;
   const std::string pad(static_cast<size_t>(indent), ' ');
   std::string text;
-  if (json.is_array()) return all_objects(json) ? table_text(json, indent) : pad + scalar_text(json) + "\n";
+  if (json.is_array())
+    return all_objects(json) ? table_text(json, indent) : pad + scalar_text(json) + "\n";
   for (const auto& [key, value] : json.items()) {
     if (value.is_object() && !value.empty()) {
       text += fmt::format("{}{}:\n{}", pad, key, report_text(value, indent + kStep));

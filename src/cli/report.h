@@ -7,7 +7,8 @@
 
 namespace markbase::cli {
 
-// "key: value" lines, nested objects indented, arrays of objects as tables, of plain values on one line.
+// "key: value" lines, nested objects indented, arrays of objects as tables, of plain values on one
+// line.
 std::string report_text(const base::Json& json, int indent = 0);
 
 }  // namespace markbase::cli

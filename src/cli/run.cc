@@ -44,16 +44,17 @@ Result<int> run(const RunOptions& options) {
   MB_ASSIGN(Engine engine, load_engine(options.shared));
   MB_ASSIGN(Request request, prompt_request(options.prompt, engine, true));
   if (!options.prompt.raw && !engine.info().has_chat_template && request.ids.empty()) {
-    note(options.shared.quiet, "this model carries no chat template: the text is continued as it is");
+    note(options.shared.quiet,
+         "this model carries no chat template: the text is continued as it is");
   }
   MB_TRY(apply_sampling(options.sampling, engine.info().sampling_defaults, request));
 
   Result<void> printed;
   const bool stream = !options.shared.json;
   MB_ASSIGN(Completion completion, engine.generate(request, [&](const TokenEvent& event) {
-              if (stream && !event.text.empty()) printed = print(event.text);
-              return printed.ok() && !interrupted();
-            }));
+    if (stream && !event.text.empty()) printed = print(event.text);
+    return printed.ok() && !interrupted();
+  }));
   MB_TRY(std::move(printed));
   if (options.shared.json) {
     MB_TRY(print(base::dump_json(completion_json(completion), 2) + "\n"));
@@ -69,10 +70,14 @@ Result<int> run(const RunOptions& options) {
 
 std::string timing_line(const Timings& timings) {
   const double prompt_rate =
-      timings.prompt_ms > 0 ? 1000.0 * static_cast<double>(timings.prompt_tokens) / timings.prompt_ms : 0.0;
-  return fmt::format("prompt {} tokens, {:.0f} tokens/s | first token after {:.0f} ms | {} tokens, {:.1f} tokens/s",
-                     timings.prompt_tokens, prompt_rate, timings.ttft_ms, timings.generated_tokens,
-                     timings.tokens_per_s);
+      timings.prompt_ms > 0
+          ? 1000.0 * static_cast<double>(timings.prompt_tokens) / timings.prompt_ms
+          : 0.0;
+  return fmt::format(
+      "prompt {} tokens, {:.0f} tokens/s | first token after {:.0f} ms | {} tokens, {:.1f} "
+      "tokens/s",
+      timings.prompt_tokens, prompt_rate, timings.ttft_ms, timings.generated_tokens,
+      timings.tokens_per_s);
 }
 
 Action make_run(CLI::App& app) {

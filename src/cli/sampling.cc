@@ -9,8 +9,8 @@
 namespace markbase::cli {
 namespace {
 
-Result<void> check_float(const std::optional<float>& value, const char* option, float min, bool min_allowed,
-                         float max) {
+Result<void> check_float(const std::optional<float>& value, const char* option, float min,
+                         bool min_allowed, float max) {
   if (!value) return {};
   const bool above = min_allowed ? *value >= min : *value > min;
   if (std::isfinite(*value) && above && *value <= max) return {};
@@ -22,10 +22,12 @@ Result<void> check_float(const std::optional<float>& value, const char* option, 
 
 void add_sampling_options(CLI::App& app, SamplingFlags& flags) {
   constexpr auto kMaxTokens = std::numeric_limits<int64_t>::max();
-  app.add_option("-n,--max-tokens", flags.max_tokens, "tokens at most (default: to a stop or the end of the context)")
+  app.add_option("-n,--max-tokens", flags.max_tokens,
+                 "tokens at most (default: to a stop or the end of the context)")
       ->check(CLI::Range(int64_t{0}, kMaxTokens));
   app.add_option("--temperature", flags.temperature, "0 is greedy");
-  app.add_option("--top-k", flags.top_k, "0 is off")->check(CLI::Range(0, std::numeric_limits<int>::max()));
+  app.add_option("--top-k", flags.top_k, "0 is off")
+      ->check(CLI::Range(0, std::numeric_limits<int>::max()));
   app.add_option("--top-p", flags.top_p, "1 is off");
   app.add_option("--min-p", flags.min_p, "0 is off");
   app.add_option("--repetition-penalty", flags.repetition_penalty, "1 is off");
@@ -34,21 +36,24 @@ void add_sampling_options(CLI::App& app, SamplingFlags& flags) {
   app.add_flag("--ignore-eos", flags.ignore_eos, "go on past the end of the answer");
 }
 
-Result<void> apply_sampling(const SamplingFlags& flags, const SamplingOptions& defaults, Request& request) {
+Result<void> apply_sampling(const SamplingFlags& flags, const SamplingOptions& defaults,
+                            Request& request) {
   constexpr float kMaxFactor = 1e6F;
   MB_TRY(check_float(flags.temperature, "--temperature", 0.0F, true, kMaxFactor));
   MB_TRY(check_float(flags.top_p, "--top-p", 0.0F, false, 1.0F));
   MB_TRY(check_float(flags.min_p, "--min-p", 0.0F, true, 1.0F));
   MB_TRY(check_float(flags.repetition_penalty, "--repetition-penalty", 0.0F, false, kMaxFactor));
   for (const std::string& stop : flags.stop) {
-    if (stop.empty()) return base::usage_error("--stop: an empty text would stop every answer at once");
+    if (stop.empty())
+      return base::usage_error("--stop: an empty text would stop every answer at once");
   }
   request.sampling = defaults;
   request.sampling.temperature = flags.temperature.value_or(defaults.temperature);
   request.sampling.top_k = flags.top_k.value_or(defaults.top_k);
   request.sampling.top_p = flags.top_p.value_or(defaults.top_p);
   request.sampling.min_p = flags.min_p.value_or(defaults.min_p);
-  request.sampling.repetition_penalty = flags.repetition_penalty.value_or(defaults.repetition_penalty);
+  request.sampling.repetition_penalty =
+      flags.repetition_penalty.value_or(defaults.repetition_penalty);
   request.sampling.seed = flags.seed ? *flags.seed : std::random_device{}();
   request.max_tokens = flags.max_tokens.value_or(-1);
   request.stop = flags.stop;

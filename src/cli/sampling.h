@@ -22,8 +22,10 @@ struct SamplingFlags {
 };
 
 void add_sampling_options(CLI::App& app, SamplingFlags& flags);
-// Fills request.sampling, max_tokens, stop and ignore_eos. Without --seed one is drawn from the system.
-Result<void> apply_sampling(const SamplingFlags& flags, const SamplingOptions& defaults, Request& request);
+// Fills request.sampling, max_tokens, stop and ignore_eos. Without --seed one is drawn from the
+// system.
+Result<void> apply_sampling(const SamplingFlags& flags, const SamplingOptions& defaults,
+                            Request& request);
 // "prompt 12 tokens, 350 tokens/s | first token after 40 ms | 48 tokens, 77.1 tokens/s"
 std::string timing_line(const Timings& timings);
 

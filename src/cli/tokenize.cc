@@ -18,7 +18,8 @@ struct TokenizeOptions {
 };
 
 Result<std::string> input_text(const TokenizeOptions& options) {
-  if (options.text && !options.file.empty()) return base::usage_error("give one of -p and -f, not both");
+  if (options.text && !options.file.empty())
+    return base::usage_error("give one of -p and -f, not both");
   if (options.text) return *options.text;
   return options.file.empty() ? read_stdin() : read_file(options.file);
 }
@@ -27,7 +28,8 @@ Error line_error(size_t number, std::string_view message) {
   return base::bad_input("line {}: {}", number, message);
 }
 
-// Calls `handle` with each non-empty line parsed as a JSON object and prints what it returns as one line.
+// Calls `handle` with each non-empty line parsed as a JSON object and prints what it returns as one
+// line.
 template <class Handle>
 Result<void> for_each_json_line(const std::string& text, Handle handle) {
   size_t number = 0;
@@ -43,7 +45,8 @@ Result<void> for_each_json_line(const std::string& text, Handle handle) {
     if (!object.ok()) return std::move(object).error();
     if (!object->is_object()) return line_error(number, "expected a JSON object");
     Result<base::Json> answer = handle(*object);
-    if (!answer.ok()) return Error{answer.error().code, fmt::format("line {}: {}", number, answer.error().message)};
+    if (!answer.ok())
+      return Error{answer.error().code, fmt::format("line {}: {}", number, answer.error().message)};
     MB_TRY(print(base::dump_json(*answer) + "\n"));
   }
   return {};
@@ -52,13 +55,15 @@ Result<void> for_each_json_line(const std::string& text, Handle handle) {
 Result<bool> bool_field(const base::Json& object, const char* key, bool fallback) {
   const auto it = object.find(key);
   if (it == object.end() || it->is_null()) return fallback;
-  if (!it->is_boolean()) return base::bad_input("\"{}\": expected true or false, got {}", key, it->dump());
+  if (!it->is_boolean())
+    return base::bad_input("\"{}\": expected true or false, got {}", key, it->dump());
   return it->template get<bool>();
 }
 
 Result<base::Json> encode_line(const Tokenizer& tokenizer, const base::Json& object) {
   const auto text = object.find("text");
-  if (text == object.end() || !text->is_string()) return base::bad_input("expected a string \"text\"");
+  if (text == object.end() || !text->is_string())
+    return base::bad_input("expected a string \"text\"");
   MB_ASSIGN(const bool special, bool_field(object, "special", false));
   MB_ASSIGN(const bool bos, bool_field(object, "bos", false));
   base::Json answer;
@@ -71,10 +76,12 @@ Result<base::Json> decode_line(const Tokenizer& tokenizer, const base::Json& obj
   if (ids == object.end() || !ids->is_array()) return base::bad_input("expected an array \"ids\"");
   std::vector<int32_t> numbers;
   for (const base::Json& id : *ids) {
-    if (!id.is_number_integer()) return base::bad_input("\"ids\": expected integers, got {}", id.dump());
+    if (!id.is_number_integer())
+      return base::bad_input("\"ids\": expected integers, got {}", id.dump());
     const int64_t number = id.get<int64_t>();
     if (number < 0 || number >= tokenizer.vocab_size()) {
-      return base::bad_input("\"ids\": expected 0 to {}, got {}", tokenizer.vocab_size() - 1, number);
+      return base::bad_input("\"ids\": expected 0 to {}, got {}", tokenizer.vocab_size() - 1,
+                             number);
     }
     numbers.push_back(static_cast<int32_t>(number));
   }
@@ -90,11 +97,13 @@ Result<int> tokenize(const TokenizeOptions& options) {
   MB_ASSIGN(const Tokenizer tokenizer, Tokenizer::load(path));
   MB_ASSIGN(const std::string text, input_text(options));
   if (options.decode) {
-    MB_TRY(for_each_json_line(text, [&](const base::Json& object) { return decode_line(tokenizer, object); }));
+    MB_TRY(for_each_json_line(
+        text, [&](const base::Json& object) { return decode_line(tokenizer, object); }));
     return 0;
   }
   if (options.jsonl) {
-    MB_TRY(for_each_json_line(text, [&](const base::Json& object) { return encode_line(tokenizer, object); }));
+    MB_TRY(for_each_json_line(
+        text, [&](const base::Json& object) { return encode_line(tokenizer, object); }));
     return 0;
   }
   const std::vector<int32_t> ids = tokenizer.encode(text, true, options.special);
@@ -110,24 +119,28 @@ Result<int> tokenize(const TokenizeOptions& options) {
 Result<std::string> content_text(const base::Json& content) {
   if (content.is_string()) return content.get<std::string>();
   if (content.is_null()) return std::string();
-  if (!content.is_array()) return base::bad_input("\"content\": expected a string or a list of parts");
+  if (!content.is_array())
+    return base::bad_input("\"content\": expected a string or a list of parts");
   std::string text;
   for (const base::Json& part : content) {
     const std::string type = part.is_object() ? part.value("type", "") : "";
     if (type != "text" || !part.contains("text") || !part["text"].is_string()) {
-      return base::usage_error("\"content\": only text parts are understood in this build, got {}", part.dump());
+      return base::usage_error("\"content\": only text parts are understood in this build, got {}",
+                               part.dump());
     }
     constexpr const char* kSpace = " \t\r\n\v\f";
     const std::string& piece = part["text"].get_ref<const std::string&>();
     const size_t begin = piece.find_first_not_of(kSpace);
-    if (begin != std::string::npos) text += piece.substr(begin, piece.find_last_not_of(kSpace) - begin + 1);
+    if (begin != std::string::npos)
+      text += piece.substr(begin, piece.find_last_not_of(kSpace) - begin + 1);
   }
   return text;
 }
 
 Result<base::Json> template_line(const Tokenizer& tokenizer, const base::Json& object) {
   const auto list = object.find("messages");
-  if (list == object.end() || !list->is_array()) return base::bad_input("expected an array \"messages\"");
+  if (list == object.end() || !list->is_array())
+    return base::bad_input("expected an array \"messages\"");
   if (object.contains("tools") && !object["tools"].empty()) {
     return base::usage_error("\"tools\": this model's format has no tools");
   }
@@ -140,7 +153,8 @@ Result<base::Json> template_line(const Tokenizer& tokenizer, const base::Json& o
   std::vector<Message> messages;
   for (const base::Json& item : *list) {
     if (!item.is_object() || !item.contains("role") || !item["role"].is_string()) {
-      return base::bad_input("\"messages\": expected objects with a string \"role\", got {}", item.dump());
+      return base::bad_input("\"messages\": expected objects with a string \"role\", got {}",
+                             item.dump());
     }
     Message message;
     message.role = item["role"].get<std::string>();
@@ -161,7 +175,8 @@ Result<int> render_template(const SharedOptions& shared) {
   MB_ASSIGN(const std::string path, model_path(shared));
   MB_ASSIGN(const Tokenizer tokenizer, Tokenizer::load(path));
   MB_ASSIGN(const std::string text, read_stdin());
-  MB_TRY(for_each_json_line(text, [&](const base::Json& object) { return template_line(tokenizer, object); }));
+  MB_TRY(for_each_json_line(
+      text, [&](const base::Json& object) { return template_line(tokenizer, object); }));
   return 0;
 }
 
@@ -173,8 +188,11 @@ Action make_tokenize(CLI::App& app) {
   app.add_option("-p,--prompt", options->text, "the text (default: stdin)");
   app.add_option("-f,--file", options->file, "a file with the text");
   app.add_flag("--special", options->special, "control-token spellings become tokens");
-  CLI::Option* jsonl = app.add_flag("--jsonl", options->jsonl, "each line {\"text\", \"special\", \"bos\"} gives {\"ids\"}");
-  app.add_flag("--decode", options->decode, "each line {\"ids\", \"skip_special\"} gives {\"text\"}")->excludes(jsonl);
+  CLI::Option* jsonl = app.add_flag("--jsonl", options->jsonl,
+                                    "each line {\"text\", \"special\", \"bos\"} gives {\"ids\"}");
+  app.add_flag("--decode", options->decode,
+               "each line {\"ids\", \"skip_special\"} gives {\"text\"}")
+      ->excludes(jsonl);
   return [options] { return tokenize(*options); };
 }
 

@@ -29,7 +29,8 @@ Result<int> inspect(const InspectFlags& flags) {
 Result<int> verify(const SharedOptions& shared) {
   MB_ASSIGN(const std::string path, model_path(shared));
   ProgressLine line(!shared.quiet);
-  MB_ASSIGN(const std::string document, tools::verify_json(path, [&](const Progress& p) { line.show(p); }));
+  MB_ASSIGN(const std::string document,
+            tools::verify_json(path, [&](const Progress& p) { line.show(p); }));
   line.clear();
   MB_TRY(print_document(document, shared.json));
   MB_ASSIGN(const base::Json parsed, base::parse_json(document, "report"));
@@ -100,8 +101,9 @@ Result<int> perplexity(const PerplexityFlags& flags) {
   options.save_logits = flags.save_logits;
   options.against = flags.against;
   ProgressLine line(!flags.shared.quiet);
-  MB_ASSIGN(const std::string document,
-            tools::perplexity_json(engine, text, options, [&](const Progress& p) { line.show(p); }));
+  MB_ASSIGN(
+      const std::string document,
+      tools::perplexity_json(engine, text, options, [&](const Progress& p) { line.show(p); }));
   line.clear();
   MB_TRY(print_document(document, flags.shared.json));
   return 0;
@@ -144,7 +146,8 @@ Action make_bench(CLI::App& app) {
   auto flags = std::make_shared<BenchFlags>();
   add_shared_options(app, flags->shared, ModelArgument::kRequired);
   app.add_option("-p", flags->prefill, "prompt lengths to prefill: 512,4096 (0: none)");
-  app.add_option("-n", flags->decode_tokens, "tokens to decode (0: none)")->check(CLI::Range(0, 1 << 24));
+  app.add_option("-n", flags->decode_tokens, "tokens to decode (0: none)")
+      ->check(CLI::Range(0, 1 << 24));
   app.add_option("-d", flags->depths, "tokens already in the context when decoding starts");
   app.add_option("-b", flags->batches, "sequences decoded together");
   app.add_option("-r", flags->repetitions, "repetitions")->check(CLI::Range(1, 1000));
