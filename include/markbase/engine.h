@@ -41,7 +41,8 @@ struct ModelInfo {
 
 // Row r of the logits; valid during the call only. Return an error to stop.
 using OnLogits = std::function<Result<void>(int64_t position, std::span<const float> row)>;
-// A named intermediate, float32 (or int32 ids) with its shape, outermost first; valid during the call only.
+// A named intermediate, float32 with its shape, outermost first: rows of positions. A prompt longer than a
+// prefill chunk shows each name once a chunk, in the order of positions. Valid during the call only.
 struct TraceTensor {
   std::string_view name;
   std::span<const int64_t> shape;
