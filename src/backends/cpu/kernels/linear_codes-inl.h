@@ -17,55 +17,29 @@ constexpr int kHighStride = K == CodeKind::k3 || K == CodeKind::k5 ? 64
                             : K == CodeKind::k6                    ? 128
                                                                    : 0;
 
-// Codes of 32 k of kLanes rows: byte 4r + i of out[s] is k = 4s + i of lane r. low and high point
-// at the unit in the two planes, at the rows wanted.
+// Codes of 4 k of kLanes rows: byte 4r + i is k = 4s + i of lane r, s = 0..7 inside a unit of 32 k.
+// low and high point at the unit in the two planes, at the rows wanted. One s at a time, because a
+// whole unit does not fit the registers; s is a constant after unrolling.
 template <CodeKind K>
-inline __attribute__((always_inline)) void unit_codes(const uint8_t* low, const uint8_t* high,
-                                                      IVec table, IVec (&out)[8]) {
-  if constexpr (K == CodeKind::k8) {
-#pragma GCC unroll 8
-    for (int s = 0; s < 8; ++s) out[s] = load_i(low + 64 * s);
-    return;
-  }
+inline __attribute__((always_inline)) IVec unit_codes(const uint8_t* low, const uint8_t* high,
+                                                      IVec table, int s) {
+  if constexpr (K == CodeKind::k8) return load_i(low + 64 * s);
+  IVec codes;
   if constexpr (K == CodeKind::k2 || K == CodeKind::k3) {
-    const IVec two_bits = set1_i8(0x03);
-#pragma GCC unroll 2
-    for (int h = 0; h < 2; ++h) {
-      const IVec packed = load_i(low + 64 * h);
-#pragma GCC unroll 4
-      for (int s = 0; s < 4; ++s) out[4 * h + s] = and_i(shift16(packed, 2 * s), two_bits);
-    }
+    codes = and_i(shift16(load_i(low + 64 * (s / 4)), 2 * (s % 4)), set1_i8(0x03));
   } else {
-    const IVec nibble = set1_i8(0x0f);
-#pragma GCC unroll 4
-    for (int s = 0; s < 4; ++s) {
-      const IVec packed = load_i(low + 64 * s);
-      out[2 * s] = and_i(packed, nibble);
-      out[2 * s + 1] = and_i(shift16(packed, 4), nibble);
-      if constexpr (K == CodeKind::kTable4) {
-        out[2 * s] = look_up(table, out[2 * s]);
-        out[2 * s + 1] = look_up(table, out[2 * s + 1]);
-      }
-    }
+    codes = and_i(shift16(load_i(low + 64 * (s / 2)), 4 * (s % 2)), set1_i8(0x0f));
+    if constexpr (K == CodeKind::kTable4) codes = look_up(table, codes);
   }
   if constexpr (K == CodeKind::k3 || K == CodeKind::k5) {
     constexpr int kTop = K == CodeKind::k3 ? 2 : 4;
-    const IVec packed = load_i(high);
-    const IVec top = set1_i8(1 << kTop);
-#pragma GCC unroll 8
-    for (int s = 0; s < 8; ++s) out[s] = or_i(out[s], and_i(shift16(packed, s - kTop), top));
+    codes = or_i(codes, and_i(shift16(load_i(high), s - kTop), set1_i8(1 << kTop)));
   }
   if constexpr (K == CodeKind::k6) {
-    const IVec top = set1_i8(0x30);
-#pragma GCC unroll 2
-    for (int h = 0; h < 2; ++h) {
-      const IVec packed = load_i(high + 64 * h);
-#pragma GCC unroll 4
-      for (int s = 0; s < 4; ++s) {
-        out[4 * h + s] = or_i(out[4 * h + s], and_i(shift16(packed, 2 * s - 4), top));
-      }
-    }
+    codes =
+        or_i(codes, and_i(shift16(load_i(high + 64 * (s / 4)), 2 * (s % 4) - 4), set1_i8(0x30)));
   }
+  return codes;
 }
 
 // The even and odd bytes as 16-bit numbers: pairs (k0, k2) and (k1, k3) of each lane.

@@ -11,14 +11,10 @@ namespace {
 // starves, because the out-of-order window is full of arithmetic.
 constexpr int64_t kPrefetchBytes = 4608;
 
+// In assembly because the compiler takes a function that only prefetches for one without effect and
+// drops the calls.
 inline void prefetch(const uint8_t* p) {
-  _mm_prefetch(reinterpret_cast<const char*>(p) + kPrefetchBytes, _MM_HINT_T0);
-}
-
-inline int32_t load_pair(const uint8_t* p) {
-  int32_t pair;
-  __builtin_memcpy(&pair, p, 4);
-  return pair;
+  __asm__ volatile("prefetcht0 %0" : : "m"(p[kPrefetchBytes]));
 }
 
 // Sums of T rows of x for 16 rows of weights, over the segments of a row block.
@@ -31,17 +27,9 @@ struct FusedState {
   FVec segment[T][kVecs];
 };
 
+// Chains of sums a row of x, for T rows.
 template <int T>
-inline __attribute__((always_inline)) void begin_group(const GroupedFormat& f,
-                                                       const FusedState<T>& state, int64_t g,
-                                                       IVec (&acc)[T][kVecs]) {
-#pragma GCC unroll 12
-  for (int t = 0; t < T; ++t) {
-    const IVec start = set1_i32(-f.zero_point * state.sums[t][g]);
-#pragma GCC unroll 2
-    for (int v = 0; v < kVecs; ++v) acc[t][v] = start;
-  }
-}
+constexpr int kChains = kMostChains / T < 1 ? 1 : kMostChains / T;
 
 template <int T>
 inline __attribute__((always_inline)) void end_group(const GroupedFormat& f,
@@ -68,6 +56,29 @@ inline __attribute__((always_inline)) void end_group(const GroupedFormat& f,
   }
 }
 
+// Adds the chains together, takes the zero point away, and starts the next group.
+template <int T>
+inline __attribute__((always_inline)) void end_chains(const GroupedFormat& f,
+                                                      const SegmentScales& scales, int64_t g,
+                                                      IVec (&acc)[T][kChains<T>][kVecs],
+                                                      FusedState<T>& state) {
+  IVec dots[T][kVecs];
+#pragma GCC unroll 4
+  for (int t = 0; t < T; ++t) {
+    const IVec start = set1_i32(-f.zero_point * state.sums[t][g]);
+#pragma GCC unroll 2
+    for (int v = 0; v < kVecs; ++v) {
+      dots[t][v] = start;
+#pragma GCC unroll 4
+      for (int c = 0; c < kChains<T>; ++c) {
+        dots[t][v] = add_i32(dots[t][v], acc[t][c][v]);
+        acc[t][c][v] = zero_i();
+      }
+    }
+  }
+  end_group<T>(f, scales, g, dots, state);
+}
+
 // One segment; kSmall: groups of 16, two in a unit of 32.
 template <CodeKind K, int T, bool kSmall>
 inline __attribute__((always_inline)) void fused_segment(const GroupedFormat& f,
@@ -77,40 +88,43 @@ inline __attribute__((always_inline)) void fused_segment(const GroupedFormat& f,
   const uint8_t* low = segment;
   const uint8_t* high = segment + first_plane_bytes(f, length);
   const IVec table = broadcast16(f.table);
-  const int64_t units_in_group_mask = kSmall ? 0 : f.group_size / kUnit - 1;
-  IVec acc[T][kVecs];
-  begin_group<T>(f, state, 0, acc);
+  const int64_t last_unit_of_group = kSmall ? 0 : f.group_size / kUnit - 1;
+  IVec acc[T][kChains<T>][kVecs];
+#pragma GCC unroll 4
+  for (int t = 0; t < T; ++t) {
+#pragma GCC unroll 4
+    for (int c = 0; c < kChains<T>; ++c) {
+#pragma GCC unroll 2
+      for (int v = 0; v < kVecs; ++v) acc[t][c][v] = zero_i();
+    }
+  }
   int64_t g = 0;
   for (int64_t u = 0; u < length / kUnit; ++u) {
-    if (u > 0 && (kSmall || (u & units_in_group_mask) == 0)) begin_group<T>(f, state, g, acc);
-    IVec bytes[kVecs][8];
-#pragma GCC unroll 2
-    for (int v = 0; v < kVecs; ++v) {
-      unit_codes<K>(low + v * kVecBytes, high + v * kVecBytes, table, bytes[v]);
-    }
-    for (int line = 0; line < kPlaneStride<K>; line += 64) prefetch(low + line);
-    for (int line = 0; line < kHighStride<K>; line += 64) prefetch(high + line);
 #pragma GCC unroll 8
     for (int s = 0; s < 8; ++s) {
-      if (kSmall && s == 4) {
-        end_group<T>(f, scales, g++, acc, state);
-        begin_group<T>(f, state, g, acc);
+      if (kSmall && s == 4) end_chains<T>(f, scales, g++, acc, state);
+      IVec even[kVecs];
+      IVec odd[kVecs];
+#pragma GCC unroll 2
+      for (int v = 0; v < kVecs; ++v) {
+        const IVec bytes = unit_codes<K>(low + v * kVecBytes, high + v * kVecBytes, table, s);
+        even[v] = even_codes(bytes);
+        odd[v] = odd_codes(bytes);
       }
-#pragma GCC unroll 8
+      if (64 * s < kPlaneStride<K>) prefetch(low + 64 * s);
+      if (64 * s < kHighStride<K>) prefetch(high + 64 * s);
+#pragma GCC unroll 4
       for (int t = 0; t < T; ++t) {
         const uint8_t* x = state.codes[t] + u * (2 * kUnit) + s * 8;
-        const IVec x_even = set1_i32(load_pair(x));
-        const IVec x_odd = set1_i32(load_pair(x + 4));
-#pragma GCC unroll 2
-        for (int v = 0; v < kVecs; ++v) {
-          acc[t][v] = dot_pairs(acc[t][v], even_codes(bytes[v][s]), x_even);
-          acc[t][v] = dot_pairs(acc[t][v], odd_codes(bytes[v][s]), x_odd);
-        }
+        dot_step(acc[t][2 * s % kChains<T>], even, x);
+        dot_step(acc[t][(2 * s + 1) % kChains<T>], odd, x + 4);
       }
     }
     low += kPlaneStride<K>;
     high += kHighStride<K>;
-    if (kSmall || ((u + 1) & units_in_group_mask) == 0) end_group<T>(f, scales, g++, acc, state);
+    if (kSmall || (u & last_unit_of_group) == last_unit_of_group) {
+      end_chains<T>(f, scales, g++, acc, state);
+    }
   }
 }
 

@@ -34,12 +34,11 @@ void unpack_panel(const GroupedFormat& f, const uint8_t* segment, int64_t length
   uint8_t* out = reinterpret_cast<uint8_t*>(panel);
   for (int64_t u = 0; u < length / kUnit; ++u) {
     for (int v = 0; v < kVecs; ++v) {
-      IVec bytes[8];
-      unit_codes<K>(low + v * kVecBytes, high + v * kVecBytes, table, bytes);
 #pragma GCC unroll 8
       for (int s = 0; s < 8; ++s) {
-        store_i(out + (2 * s) * 64 + v * kVecBytes, sub16(even_codes(bytes[s]), zero));
-        store_i(out + (2 * s + 1) * 64 + v * kVecBytes, sub16(odd_codes(bytes[s]), zero));
+        const IVec bytes = unit_codes<K>(low + v * kVecBytes, high + v * kVecBytes, table, s);
+        store_i(out + (2 * s) * 64 + v * kVecBytes, sub16(even_codes(bytes), zero));
+        store_i(out + (2 * s + 1) * 64 + v * kVecBytes, sub16(odd_codes(bytes), zero));
       }
     }
     low += kPlaneStride<K>;
@@ -94,9 +93,7 @@ void panel_tile(const GroupedArgs& args, const PanelScratch& scratch, int64_t be
       for (int v = 0; v < kVecs; ++v) w[v] = load_i(panel + 2 * v * kLanes);
 #pragma GCC unroll 12
       for (int t = 0; t < T; ++t) {
-        const IVec x = set1_i32(load_pair(state.codes[t] + at));
-#pragma GCC unroll 2
-        for (int v = 0; v < kVecs; ++v) acc[t][v] = dot_pairs(acc[t][v], w[v], x);
+        dot_step(acc[t], w, state.codes[t] + at);
       }
     }
     end_group<T>(f, scratch.scales, g, acc, state);

@@ -17,6 +17,12 @@ constexpr int kVecBytes = 32;
 // 6 rows of x: 12 sums, two words of weights and one of x fill the 16 registers.
 constexpr int kTile = 6;
 constexpr int kFusedTokens = 2;
+// Sums that one row of x is spread over, so that the latency of the product does not chain them.
+#if defined(__AVXVNNI__)
+constexpr int kMostChains = 2;
+#else
+constexpr int kMostChains = 1;
+#endif
 
 inline IVec load_i(const void* p) { return _mm256_load_si256(static_cast<const __m256i*>(p)); }
 inline void store_i(void* p, IVec v) { _mm256_store_si256(static_cast<__m256i*>(p), v); }
@@ -35,14 +41,33 @@ inline IVec broadcast16(const uint8_t* p) {
   return _mm256_broadcastsi128_si256(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
 }
 inline IVec look_up(IVec table, IVec codes) { return _mm256_shuffle_epi8(table, codes); }
-// sum += w0 * x0 + w1 * x1 in every lane, 16-bit factors.
-inline IVec dot_pairs(IVec sum, IVec w, IVec x) {
+// acc += w0 * x0 + w1 * x1 in every lane of 16 rows, 16-bit factors, with x0 and x1 at `x`. In
+// assembly because the compiler otherwise computes all products of a tile first and spills the
+// sums.
+inline __attribute__((always_inline)) void dot_step(IVec (&acc)[kVecs], const IVec (&w)[kVecs],
+                                                    const uint8_t* x) {
+  const int32_t& pair = *reinterpret_cast<const int32_t*>(x);
+  IVec factor;
 #if defined(__AVXVNNI__)
-  return _mm256_dpwssd_avx_epi32(sum, w, x);
+  __asm__(
+      "vpbroadcastd %[pair], %[factor]\n\t"
+      "{vex} vpdpwssd %[factor], %[w0], %[acc0]\n\t"
+      "{vex} vpdpwssd %[factor], %[w1], %[acc1]"
+      : [acc0] "+x"(acc[0]), [acc1] "+x"(acc[1]), [factor] "=&x"(factor)
+      : [w0] "x"(w[0]), [w1] "x"(w[1]), [pair] "m"(pair));
 #else
-  return _mm256_add_epi32(sum, _mm256_madd_epi16(w, x));
+  IVec product;
+  __asm__(
+      "vpbroadcastd %[pair], %[factor]\n\t"
+      "vpmaddwd %[factor], %[w0], %[product]\n\t"
+      "vpmaddwd %[factor], %[w1], %[factor]\n\t"
+      "vpaddd %[product], %[acc0], %[acc0]\n\t"
+      "vpaddd %[factor], %[acc1], %[acc1]"
+      : [acc0] "+x"(acc[0]), [acc1] "+x"(acc[1]), [factor] "=&x"(factor), [product] "=&x"(product)
+      : [w0] "x"(w[0]), [w1] "x"(w[1]), [pair] "m"(pair));
 #endif
 }
+inline IVec add_i32(IVec a, IVec b) { return _mm256_add_epi32(a, b); }
 inline FVec to_float(IVec v) { return _mm256_cvtepi32_ps(v); }
 
 inline FVec load_f(const float* p) { return _mm256_load_ps(p); }

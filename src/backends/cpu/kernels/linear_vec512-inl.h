@@ -19,6 +19,12 @@ constexpr int kVecs = 1;
 constexpr int kVecBytes = 64;
 constexpr int kTile = 12;
 constexpr int kFusedTokens = 4;
+// Sums that one row of x is spread over, so that the latency of the product does not chain them.
+#if defined(__AVX512VNNI__)
+constexpr int kMostChains = 4;
+#else
+constexpr int kMostChains = 1;
+#endif
 
 inline IVec load_i(const void* p) { return _mm512_load_si512(p); }
 inline void store_i(void* p, IVec v) { _mm512_store_si512(p, v); }
@@ -38,14 +44,18 @@ inline IVec broadcast16(const uint8_t* p) {
   return _mm512_broadcast_i32x4(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
 }
 inline IVec look_up(IVec table, IVec codes) { return _mm512_shuffle_epi8(table, codes); }
-// sum += w0 * x0 + w1 * x1 in every lane, 16-bit factors.
-inline IVec dot_pairs(IVec sum, IVec w, IVec x) {
+// acc += w0 * x0 + w1 * x1 in every lane of 16 rows, 16-bit factors, with x0 and x1 at `x`.
+inline __attribute__((always_inline)) void dot_step(IVec (&acc)[kVecs], const IVec (&w)[kVecs],
+                                                    const uint8_t* x) {
+  int32_t pair;
+  __builtin_memcpy(&pair, x, 4);
 #if defined(__AVX512VNNI__)
-  return _mm512_dpwssd_epi32(sum, w, x);
+  acc[0] = _mm512_dpwssd_epi32(acc[0], w[0], _mm512_set1_epi32(pair));
 #else
-  return _mm512_add_epi32(sum, _mm512_madd_epi16(w, x));
+  acc[0] = _mm512_add_epi32(acc[0], _mm512_madd_epi16(w[0], _mm512_set1_epi32(pair)));
 #endif
 }
+inline IVec add_i32(IVec a, IVec b) { return _mm512_add_epi32(a, b); }
 inline FVec to_float(IVec v) { return _mm512_cvtepi32_ps(v); }
 
 inline FVec load_f(const float* p) { return _mm512_load_ps(p); }
