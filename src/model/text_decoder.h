@@ -1,0 +1,110 @@
+// The forward pass of a Gemma text decoder, written once over ops::Backend.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/buffer.h"
+#include "markbase/result.h"
+#include "model/config.h"
+#include "model/text_weights.h"
+#include "ops/backend.h"
+
+namespace markbase::model {
+
+// Named intermediates, shown while a step runs on the composed ops.
+class TraceSink {
+ public:
+  virtual ~TraceSink() = default;
+  virtual bool wants(std::string_view name) = 0;
+  // values: f32 in the backend's memory, outermost axis = rows of the step; valid during the call.
+  virtual void show(std::string_view name, const tensor::TensorView& values) = 0;
+};
+
+struct TraceName {
+  std::string name;            // "layer.3.attn.q_norm"
+  std::vector<int64_t> shape;  // of one token
+};
+// In the order in which a step shows them.
+std::vector<TraceName> trace_names(const TextConfig& config);
+
+// The tokens of one step: rows of any number of sequences, each sequence's rows together with
+// ascending positions. All views are backend memory, filled before the step.
+struct StepInputs {
+  tensor::TensorView ids;           // [T] i32
+  tensor::TensorView positions;     // [T] i32
+  tensor::TensorView sequences;     // [T] i32, row of the block tables
+  std::span<const ops::KvView> kv;  // one a layer
+  std::span<const tensor::TensorView>
+      ropes;                    // one a TextConfig::ropes: table [num_positions, head_dim]
+  tensor::TensorView overflow;  // [num_hidden_layers] i32, set where K or V does not fit the cache
+};
+
+struct DecoderCapacity {
+  int64_t max_rows = 1;         // tokens in a step
+  int64_t max_output_rows = 1;  // rows of logits at a time
+};
+
+// Not thread safe: one step at a time. The config, weights and backend outlive it.
+class TextDecoder {
+ public:
+  TextDecoder(const TextConfig& config, const TextWeights& weights, ops::Backend& backend)
+      : config_(config), weights_(weights), backend_(backend) {}
+
+  static size_t activation_bytes(const TextConfig& config, const DecoderCapacity& capacity);
+  // Allocates the activations. Errors: kOutOfMemory.
+  Result<void> plan(const DecoderCapacity& capacity);
+
+  // All layers: leaves the residual stream of the T rows. With a sink the composed ops run and show
+  // their results; without one the fused ones, with the same bits.
+  void run_layers(const StepInputs& inputs, TraceSink* trace = nullptr);
+  // Final norm, head and soft cap of the rows that output_rows ([n] i32) names. The returned logits
+  // [n, vocab_size] f32 are overwritten by the next call.
+  tensor::TensorView run_head(const tensor::TensorView& output_rows, TraceSink* trace = nullptr);
+
+ private:
+  // Views of one step inside the one allocation; every tensor is f32, rows outermost.
+  struct Activations {
+    tensor::TensorView residual;  // [T, hidden]
+    tensor::TensorView x;         // [T, hidden] normed input of a sub-layer
+    tensor::TensorView out;       // [T, hidden] output of a sub-layer
+    tensor::TensorView q;         // [T, heads * head_dim]
+    tensor::TensorView k;         // [T, kv_heads * head_dim]
+    tensor::TensorView v;         // [T, kv_heads * head_dim]
+    tensor::TensorView attn;      // [T, heads * head_dim]
+    tensor::TensorView gate;      // [T, intermediate]
+    tensor::TensorView up;        // [T, intermediate]
+    tensor::TensorView final;     // [n, hidden]
+    tensor::TensorView logits;    // [n, vocab]
+  };
+  struct Step;
+  // The end of a sub-layer: weights, and the names its results are shown by ("": shown elsewhere).
+  struct AddNorm {
+    tensor::TensorView post;
+    std::string_view post_name;
+    std::string_view sum_name;
+    tensor::TensorView next;
+    std::string_view next_name;
+  };
+
+  static Activations carve(const TextConfig& config, const DecoderCapacity& capacity,
+                           tensor::Device device, base::Arena& arena);
+  Activations views(int64_t rows, const LayerConfig& layer) const;
+  void attention(const Step& step);
+  void mlp(const Step& step);
+  void norm_rope(const Step& step, const tensor::TensorView& x, const tensor::TensorView& weight,
+                 std::string_view norm_name, std::string_view rope_name);
+  void add_norm(const Step& step, const AddNorm& norm);
+  void show(const Step& step, std::string_view name, const tensor::TensorView& values) const;
+
+  const TextConfig& config_;
+  const TextWeights& weights_;
+  ops::Backend& backend_;
+  std::unique_ptr<ops::DeviceBuffer> memory_;
+  Activations full_;  // at full capacity
+};
+
+}  // namespace markbase::model

@@ -1,0 +1,18 @@
+// What the tools of this room may reach inside an engine.
+#pragma once
+
+#include <functional>
+
+#include "markbase/engine.h"
+#include "runtime/loaded_model.h"
+
+namespace markbase {
+
+class EngineAccess {
+ public:
+  static const runtime::LoadedModel& model(const Engine& engine);
+  // Runs `job` on the engine's thread, between two requests.
+  static void run(Engine& engine, const std::function<void(runtime::LoadedModel&)>& job);
+};
+
+}  // namespace markbase

@@ -1,0 +1,28 @@
+// One answer: prefill in chunks, then a token a step until something ends it.
+#pragma once
+
+#include <span>
+#include <vector>
+
+#include "markbase/engine.h"
+#include "runtime/loaded_model.h"
+#include "runtime/request_state.h"
+
+namespace markbase::runtime {
+
+// Errors (kUsage): a sampling parameter, max_tokens or stop string out of range.
+Result<void> check_request(const Request& request);
+// Errors (kUsage): an id outside the vocabulary, no id at all, more ids than the context holds.
+Result<void> check_prompt(std::span<const int32_t> ids, const LoadedModel& model);
+// The ids that a request starts from. Errors: kUsage, and kBadInput where the model has no chat
+// format.
+Result<std::vector<int32_t>> prompt_ids(const Request& request, const LoadedModel& model);
+
+// Runs a request to its end on the calling thread, which is the engine's.
+Result<Completion> generate(LoadedModel& model, RequestState& state);
+
+// Rows of one sequence at positions begin, begin + 1, ...
+void fill_rows(std::span<const int32_t> ids, int64_t begin, int sequence,
+               std::vector<StepRow>* rows);
+
+}  // namespace markbase::runtime

@@ -1,0 +1,98 @@
+#include "runtime/loaded_model.h"
+
+#include <chrono>
+
+#include "base/error.h"
+#include "runtime/ids_only_tokenizer.h"
+
+namespace markbase::runtime {
+namespace {
+
+// Logits that prefill asks for many rows of are computed this many rows at a time.
+constexpr int64_t kOutputRowsAtOnce = 32;
+constexpr int64_t kMostChunkTokens = 65536;
+
+double ms_since(std::chrono::steady_clock::time_point start) {
+  return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start)
+      .count();
+}
+
+Result<void> check_vocabulary(const LoadedModel& model) {
+  const int64_t tokens = model.tokenizer->vocab_size();
+  if (tokens <= model.config.vocab_size) return {};
+  // Added tokens beyond the table are met in multimodal tokenizers: they cannot be embedded, so the
+  // engine refuses prompts that hold them.
+  constexpr int64_t kTolerated = 64;
+  if (tokens - model.config.vocab_size <= kTolerated) return {};
+  return base::bad_input("{}: expected at most {} tokens (rows of the embedding table), got {}",
+                         model.tokenizer->source(), model.config.vocab_size, tokens);
+}
+
+}  // namespace
+
+Result<void> check_options(const EngineOptions& options) {
+  if (options.prefill_chunk_tokens < 1 || options.prefill_chunk_tokens > kMostChunkTokens) {
+    return base::usage_error("--prefill-chunk: expected 1 to {}, got {}", kMostChunkTokens,
+                             options.prefill_chunk_tokens);
+  }
+  MB_TRY(num_threads(options));
+  MB_TRY(kv_type(options));
+  return {};
+}
+
+Result<void> LoadedModel::make_runner(const RunnerOptions& options) {
+  runner.reset();
+  MB_ASSIGN(runner, ModelRunner::create(config, weights, *backend.backend, options,
+                                        generation.suppress_ids));
+  runner_options = options;
+  return {};
+}
+
+Result<void> LoadedModel::load_tokenizer(const EngineOptions& options) {
+  MB_ASSIGN(has_tokenizer, runtime::has_tokenizer(path));
+  if (has_tokenizer) {
+    MB_ASSIGN(tokenizer, runtime::load_tokenizer(path));
+    return {};
+  }
+  tokenizer = std::make_unique<IdsOnlyTokenizer>(path.path);
+  if (options.message) {
+    options.message(Severity::kWarning, path.path + ": no tokenizer found: only ids can be given");
+  }
+  return {};
+}
+
+Result<std::unique_ptr<LoadedModel>> load_model(const std::string& path,
+                                                const EngineOptions& options) {
+  const auto start = std::chrono::steady_clock::now();
+  MB_TRY(check_options(options));
+  auto model = std::make_unique<LoadedModel>();
+  MB_ASSIGN(model->backend, make_backend(options));
+  MB_ASSIGN(model->path, open_model_path(path));
+  MB_ASSIGN(const auto source, formats::open_weight_source(model->path.path));
+  MB_ASSIGN(model->config, model::read_config(*source));
+  MB_ASSIGN(const model::WeightMap map, model::map_weights(*source, model->config));
+  MB_TRY(model->load_tokenizer(options));
+  MB_TRY(check_vocabulary(*model));
+  MB_ASSIGN(model->generation, load_generation_config(model->path, source->config(),
+                                                      *model->tokenizer, model->config.vocab_size));
+  RunnerOptions runner;
+  MB_ASSIGN(runner.kv, kv_type(options));
+  runner.prefill_chunk_tokens = options.prefill_chunk_tokens;
+  runner.max_output_rows = kOutputRowsAtOnce;
+  MB_ASSIGN(model->plan,
+            choose_context(model->config, map, *model->backend.backend, options, &runner));
+  if (options.message) options.message(Severity::kInfo, "plan: " + plan_text(model->plan));
+  if (options.message && options.context_tokens == 0 &&
+      runner.context_tokens < model->config.max_position_embeddings) {
+    options.message(Severity::kWarning,
+                    fmt::format("context shortened to {} tokens of {} to fit in memory",
+                                runner.context_tokens, model->config.max_position_embeddings));
+  }
+  MB_ASSIGN(model->weights,
+            load_weights(*source, model->config, map, *model->backend.backend, options.progress));
+  MB_TRY(model->make_runner(runner));
+  model->load_ms = ms_since(start);
+  return model;
+}
+
+}  // namespace markbase::runtime

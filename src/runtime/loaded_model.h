@@ -1,0 +1,55 @@
+// A model with everything it needs to run: files, tokenizer, backend, packed weights and a runner.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "formats/weight_source.h"
+#include "markbase/engine.h"
+#include "markbase/options.h"
+#include "markbase/result.h"
+#include "model/config.h"
+#include "model/text_weights.h"
+#include "model/weight_map.h"
+#include "runtime/backend_factory.h"
+#include "runtime/memory_plan.h"
+#include "runtime/model_files.h"
+#include "runtime/model_runner.h"
+
+namespace markbase::runtime {
+
+// Members stand in the order in which they are needed: what is above outlives what is below.
+struct LoadedModel {
+  ModelPath path;
+  model::TextConfig config;
+  bool has_tokenizer = false;  // otherwise `tokenizer` knows no text
+  std::unique_ptr<tokenizer::Tokenizer> tokenizer;
+  GenerationConfig generation;
+  BackendHandle backend;
+  model::TextWeights weights;
+  RunnerOptions runner_options;
+  std::unique_ptr<ModelRunner> runner;
+  MemoryPlan plan;
+  double load_ms = 0;
+
+  Result<void> load_tokenizer(const EngineOptions& options);
+  // Another runner over the same weights: other capacities, an empty cache.
+  Result<void> make_runner(const RunnerOptions& options);
+};
+
+// Errors: as Engine::load.
+Result<std::unique_ptr<LoadedModel>> load_model(const std::string& path,
+                                                const EngineOptions& options);
+
+// Packs every weight of the map. Progress is told in bytes of the files; source pages are released
+// as they are packed. Errors: kBadInput (unsupported type, broken scale, file truncated meanwhile),
+// kOutOfMemory.
+Result<model::TextWeights> load_weights(const formats::WeightSource& source,
+                                        const model::TextConfig& config,
+                                        const model::WeightMap& map, ops::Backend& backend,
+                                        const std::function<void(const Progress&)>& progress);
+
+// Checks the options that need no model. Errors: kUsage.
+Result<void> check_options(const EngineOptions& options);
+
+}  // namespace markbase::runtime

@@ -1,0 +1,132 @@
+// Weights from the file into the backend, tensor by tensor.
+#include <algorithm>
+#include <vector>
+
+#include "base/buffer.h"
+#include "base/error.h"
+#include "runtime/loaded_model.h"
+
+namespace markbase::runtime {
+namespace {
+
+uint64_t source_bytes(const quant::WeightView& view) {
+  return view.data.size() + view.scales.size() + view.biases.size();
+}
+
+// Rows [begin, end) of a piece that holds `rows` rows of equal size.
+std::span<const std::byte> rows_of(std::span<const std::byte> bytes, int64_t rows, int64_t begin,
+                                   int64_t end) {
+  if (bytes.empty() || rows == 0) return {};
+  const size_t row_bytes = bytes.size() / static_cast<size_t>(rows);
+  return bytes.subspan(static_cast<size_t>(begin) * row_bytes,
+                       static_cast<size_t>(end - begin) * row_bytes);
+}
+
+class Loader {
+ public:
+  Loader(const formats::WeightSource& source, const model::TextConfig& config,
+         const model::WeightMap& map, ops::Backend& backend,
+         const std::function<void(const Progress&)>& progress)
+      : source_(source), map_(map), backend_(backend), progress_(progress) {
+    weights_.layers.resize(static_cast<size_t>(config.num_hidden_layers));
+    weights_.embed_scale = map.embed_scale;
+    for (const model::MappedWeight& weight : map.weights) total_bytes_ += source_bytes(weight.view);
+  }
+
+  Result<model::TextWeights> run() {
+    MB_TRY(load_norms());
+    for (size_t i = 0; i < map_.weights.size(); ++i) {
+      const model::MappedWeight& weight = map_.weights[i];
+      if (weight.is_vector) continue;
+      if (i + 1 < map_.weights.size()) source_.prefetch(map_.weights[i + 1].view.data);
+      MB_TRY(pack(weight));
+    }
+    // Zeros that stood for pages that vanished must not become weights.
+    MB_TRY(source_.check_intact());
+    return std::move(weights_);
+  }
+
+ private:
+  // All norm weights in one allocation, as float32, plus what the file left out.
+  Result<void> load_norms() {
+    base::Arena counter;
+    carve_norms(counter);
+    MB_ASSIGN(weights_.norms, backend_.allocate(counter.used_bytes()));
+    base::Arena arena(
+        {static_cast<std::byte*>(weights_.norms->data()), weights_.norms->size_bytes()});
+    carve_norms(arena);
+    std::vector<float> values;
+    for (const model::MappedWeight& weight : map_.weights) {
+      if (!weight.is_vector) continue;
+      values.resize(static_cast<size_t>(weight.view.cols));
+      quant::decode_row(weight.view, 0, values);
+      for (float& value : values) value += map_.norm_offset;
+      if (std::any_of(values.begin(), values.end(), [](float v) { return !(v - v == 0.0F); })) {
+        return base::bad_input("{}: {}: expected finite norm weights, got NaN or infinity",
+                               source_.files().front(), weight.source_name);
+      }
+      backend_.upload(weights_.vector_slot(weight.id, weight.layer)->data,
+                      std::as_bytes(std::span<const float>(values)));
+      tell(source_bytes(weight.view));
+    }
+    return {};
+  }
+
+  void carve_norms(base::Arena& arena) {
+    for (const model::MappedWeight& weight : map_.weights) {
+      if (!weight.is_vector) continue;
+      float* data = arena.take_array<float>(static_cast<size_t>(weight.view.cols));
+      *weights_.vector_slot(weight.id, weight.layer) =
+          tensor::make_view(data, tensor::DType::kF32, {weight.view.cols}, backend_.device());
+    }
+  }
+
+  Result<void> pack(const model::MappedWeight& weight) {
+    const quant::WeightView& view = weight.view;
+    const uint64_t begin_bytes = done_bytes_;
+    const auto rows_done = [&](int64_t begin, int64_t end) {
+      source_.release(rows_of(view.data, view.rows, begin, end));
+      const auto share = static_cast<double>(end) / static_cast<double>(view.rows);
+      done_bytes_ =
+          begin_bytes + static_cast<uint64_t>(share * static_cast<double>(source_bytes(view)));
+      tell(0);
+    };
+    auto packed = backend_.pack(view, weight.source_name, rows_done);
+    if (!packed.ok()) {
+      Error error = std::move(packed).error();
+      error.message = source_.files().front() + ": " + error.message;
+      return error;
+    }
+    *weights_.matrix_slot(weight.id, weight.layer) = *std::move(packed);
+    source_.release(view.data);
+    source_.release(view.scales);
+    source_.release(view.biases);
+    done_bytes_ = begin_bytes;
+    tell(source_bytes(view));
+    return {};
+  }
+
+  void tell(uint64_t more_bytes) {
+    done_bytes_ += more_bytes;
+    if (progress_) progress_({"packing", done_bytes_, total_bytes_});
+  }
+
+  const formats::WeightSource& source_;
+  const model::WeightMap& map_;
+  ops::Backend& backend_;
+  const std::function<void(const Progress&)>& progress_;
+  model::TextWeights weights_;
+  uint64_t done_bytes_ = 0;
+  uint64_t total_bytes_ = 0;
+};
+
+}  // namespace
+
+Result<model::TextWeights> load_weights(const formats::WeightSource& source,
+                                        const model::TextConfig& config,
+                                        const model::WeightMap& map, ops::Backend& backend,
+                                        const std::function<void(const Progress&)>& progress) {
+  return Loader(source, config, map, backend, progress).run();
+}
+
+}  // namespace markbase::runtime

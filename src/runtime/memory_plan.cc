@@ -1,0 +1,157 @@
+#include "runtime/memory_plan.h"
+
+#include <algorithm>
+#include <fstream>
+#include <limits>
+#include <sstream>
+
+#include "base/error.h"
+#include "runtime/model_runner.h"
+
+namespace markbase::runtime {
+namespace {
+
+constexpr uint64_t kNoLimit = std::numeric_limits<uint64_t>::max();
+
+// "MemAvailable:   123 kB" of /proc/meminfo, in bytes; 0 when it cannot be read.
+uint64_t meminfo_bytes(const std::string& key) {
+  std::ifstream file("/proc/meminfo");
+  std::string line;
+  while (std::getline(file, line)) {
+    if (!line.starts_with(key + ":")) continue;
+    std::istringstream rest(line.substr(key.size() + 1));
+    uint64_t kilobytes = 0;
+    rest >> kilobytes;
+    return kilobytes * 1024;
+  }
+  return 0;
+}
+
+// A number in a file; kNoLimit for "max", a missing file or anything else.
+uint64_t number_in(const std::string& path) {
+  std::ifstream file(path);
+  uint64_t value = 0;
+  return file >> value ? value : kNoLimit;
+}
+
+// "inactive_file 123" of memory.stat: page cache that the limit gives back when asked.
+uint64_t reclaimable_in(const std::string& path) {
+  std::ifstream file(path);
+  std::string key;
+  uint64_t value = 0;
+  while (file >> key >> value) {
+    if (key == "inactive_file" || key == "total_inactive_file") return value;
+  }
+  return 0;
+}
+
+// What the cgroup of this process leaves, version 2 or 1, this level and those above.
+uint64_t cgroup_left_bytes() {
+  uint64_t left = kNoLimit;
+  std::ifstream groups("/proc/self/cgroup");
+  std::string line;
+  const auto apply = [&](const std::string& folder, const char* limit, const char* usage) {
+    const uint64_t limit_bytes = number_in(folder + limit);
+    const uint64_t used_bytes = number_in(folder + usage);
+    if (limit_bytes == kNoLimit || used_bytes == kNoLimit) return;
+    const uint64_t cache_bytes = std::min(used_bytes, reclaimable_in(folder + "/memory.stat"));
+    const uint64_t held_bytes = used_bytes - cache_bytes;
+    left = std::min(left, limit_bytes > held_bytes ? limit_bytes - held_bytes : 0);
+  };
+  while (std::getline(groups, line)) {
+    const bool version2 = line.starts_with("0::");
+    const size_t memory = line.find(":memory:");
+    if (!version2 && memory == std::string::npos) continue;
+    std::string group = version2 ? line.substr(3) : line.substr(memory + 8);
+    const std::string root = version2 ? "/sys/fs/cgroup" : "/sys/fs/cgroup/memory";
+    const char* limit = version2 ? "/memory.max" : "/memory.limit_in_bytes";
+    const char* usage = version2 ? "/memory.current" : "/memory.usage_in_bytes";
+    while (!group.empty() && group != "/") {
+      apply(root + group, limit, usage);
+      group = group.substr(0, group.rfind('/'));
+    }
+    apply(root, limit, usage);
+  }
+  return left;
+}
+
+}  // namespace
+
+MachineMemory machine_memory() {
+  MachineMemory memory;
+  memory.total_bytes = meminfo_bytes("MemTotal");
+  memory.available_bytes = meminfo_bytes("MemAvailable");
+  memory.limited_by = "free memory";
+  const uint64_t left = cgroup_left_bytes();
+  if (left < memory.available_bytes) {
+    memory.available_bytes = left;
+    memory.limited_by = "the memory limit of this container";
+  }
+  return memory;
+}
+
+MemoryPlan plan_memory(const model::TextConfig& config, const model::WeightMap& map,
+                       const ops::Backend& backend, const RunnerOptions& runner,
+                       uint64_t memory_bytes) {
+  MemoryPlan plan;
+  for (const model::MappedWeight& weight : map.weights) {
+    plan.weight_bytes += weight.is_vector ? static_cast<uint64_t>(weight.view.cols) * sizeof(float)
+                                          : backend.packed_bytes(weight.view);
+  }
+  plan.kv_bytes = ModelRunner::kv_bytes(config, backend, runner);
+  plan.scratch_bytes = ModelRunner::scratch_bytes(config, backend, runner);
+  plan.context_tokens = runner.context_tokens;
+  const MachineMemory memory = machine_memory();
+  plan.budget_bytes = memory.available_bytes;
+  plan.budget_source = memory.limited_by;
+  if (memory_bytes != 0 && memory_bytes < memory.available_bytes) {
+    plan.budget_bytes = memory_bytes;
+    plan.budget_source = "the budget given";
+  }
+  return plan;
+}
+
+Result<MemoryPlan> choose_context(const model::TextConfig& config, const model::WeightMap& map,
+                                  const ops::Backend& backend, const EngineOptions& options,
+                                  RunnerOptions* runner) {
+  // Below this a shorter context saves nothing worth having.
+  constexpr int64_t kShortestChosen = 1024;
+  const int64_t limit = config.max_position_embeddings;
+  if (options.context_tokens < 0 || options.context_tokens > limit) {
+    return base::usage_error("--ctx: expected 1 to {}, the model's limit, got {}", limit,
+                             options.context_tokens);
+  }
+  runner->context_tokens = options.context_tokens == 0 ? limit : options.context_tokens;
+  while (true) {
+    const MemoryPlan plan = plan_memory(config, map, backend, *runner, options.memory_bytes);
+    if (plan.fits()) return plan;
+    if (options.context_tokens != 0 || runner->context_tokens <= kShortestChosen) {
+      return base::out_of_memory("the model does not fit: {}", plan_text(plan));
+    }
+    runner->context_tokens = std::max(kShortestChosen, runner->context_tokens / 2);
+  }
+}
+
+std::string bytes_text(uint64_t bytes) {
+  const auto value = static_cast<double>(bytes);
+  constexpr double kMiB = 1024.0 * 1024.0;
+  if (value >= 1024.0 * kMiB) return fmt::format("{:.2f} GiB", value / (1024.0 * kMiB));
+  if (value >= kMiB) return fmt::format("{:.1f} MiB", value / kMiB);
+  return fmt::format("{:.1f} KiB", value / 1024.0);
+}
+
+std::string plan_text(const MemoryPlan& plan) {
+  return fmt::format("weights {} + KV cache {} ({} tokens) + scratch {} = {} of {} ({})",
+                     bytes_text(plan.weight_bytes), bytes_text(plan.kv_bytes), plan.context_tokens,
+                     bytes_text(plan.scratch_bytes), bytes_text(plan.total_bytes()),
+                     bytes_text(plan.budget_bytes), plan.budget_source);
+}
+
+base::Json plan_json(const MemoryPlan& plan) {
+  return {{"weight_bytes", plan.weight_bytes},     {"kv_bytes", plan.kv_bytes},
+          {"scratch_bytes", plan.scratch_bytes},   {"total_bytes", plan.total_bytes()},
+          {"context_tokens", plan.context_tokens}, {"budget_bytes", plan.budget_bytes},
+          {"budget_source", plan.budget_source},   {"fits", plan.fits()}};
+}
+
+}  // namespace markbase::runtime

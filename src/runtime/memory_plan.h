@@ -1,0 +1,57 @@
+// What a model will need, and what the machine has.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "base/json.h"
+#include "markbase/options.h"
+#include "markbase/result.h"
+#include "model/config.h"
+#include "model/weight_map.h"
+#include "ops/backend.h"
+
+namespace markbase::runtime {
+
+struct MachineMemory {
+  uint64_t total_bytes = 0;
+  uint64_t available_bytes = 0;  // what can be taken without swapping, cgroup limits regarded
+  std::string limited_by;        // "free memory" or "the memory limit of this container"
+};
+MachineMemory machine_memory();
+
+struct RunnerOptions {
+  ops::KvType kv = ops::KvType::kF16;
+  int64_t context_tokens = 0;  // of each sequence
+  int64_t prefill_chunk_tokens = 512;
+  int64_t max_sequences = 1;
+  int64_t max_output_rows = 1;  // rows of logits at a time, at least max_sequences
+};
+
+struct MemoryPlan {
+  uint64_t weight_bytes = 0;
+  uint64_t kv_bytes = 0;
+  uint64_t scratch_bytes = 0;
+  int64_t context_tokens = 0;
+  uint64_t budget_bytes = 0;
+  std::string budget_source;
+
+  uint64_t total_bytes() const { return weight_bytes + kv_bytes + scratch_bytes; }
+  bool fits() const { return total_bytes() <= budget_bytes; }
+};
+
+MemoryPlan plan_memory(const model::TextConfig& config, const model::WeightMap& map,
+                       const ops::Backend& backend, const RunnerOptions& runner,
+                       uint64_t memory_bytes);
+// Chooses the context: what was asked for, else the model's limit, halved while it does not fit.
+// Errors: kUsage for a context beyond the model's limit, kOutOfMemory with the plan.
+Result<MemoryPlan> choose_context(const model::TextConfig& config, const model::WeightMap& map,
+                                  const ops::Backend& backend, const EngineOptions& options,
+                                  RunnerOptions* runner);
+
+// One line for people: "weights 241.3 MiB + KV cache ... = ... of ... (free memory)".
+std::string plan_text(const MemoryPlan& plan);
+base::Json plan_json(const MemoryPlan& plan);
+std::string bytes_text(uint64_t bytes);
+
+}  // namespace markbase::runtime

@@ -1,0 +1,306 @@
+#include "runtime/model_runner.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+
+namespace markbase::runtime {
+namespace {
+
+using tensor::DType;
+using tensor::TensorView;
+
+// Rows that one step can hold: a chunk of prefill beside one decoding row of every sequence.
+int64_t max_rows(const RunnerOptions& options) {
+  return options.prefill_chunk_tokens + options.max_sequences;
+}
+
+int64_t seen_words(const model::TextConfig& config) { return (config.vocab_size + 31) / 32; }
+
+// Tables are filled by this many positions, so that a decode step now and then pays a little.
+constexpr int64_t kRopeStep = 64;
+
+int64_t rope_rows(const RunnerOptions& options) {
+  return (options.context_tokens + kRopeStep - 1) / kRopeStep * kRopeStep;
+}
+
+model::DecoderCapacity decoder_capacity(const RunnerOptions& options) {
+  return {.max_rows = max_rows(options),
+          .max_output_rows = std::max(options.max_output_rows, options.max_sequences)};
+}
+
+ops::StepCapacity step_capacity(const model::TextConfig& config, const RunnerOptions& options) {
+  ops::StepCapacity capacity;
+  capacity.max_rows = max_rows(options);
+  capacity.max_heads = config.num_attention_heads;
+  capacity.max_head_dim = config.max_head_dim();
+  capacity.max_linear_cols = std::max({config.hidden_size, config.max_intermediate_size(),
+                                       config.num_attention_heads * config.max_head_dim()});
+  capacity.max_context = options.context_tokens;
+  return capacity;
+}
+
+template <class T>
+void upload(ops::Backend& backend, void* device, std::span<const T> host) {
+  if (!host.empty()) backend.upload(device, std::as_bytes(host));
+}
+
+}  // namespace
+
+ModelRunner::ModelRunner(const model::TextConfig& config, const model::TextWeights& weights,
+                         ops::Backend& backend, const RunnerOptions& options)
+    : config_(config), backend_(backend), options_(options), decoder_(config, weights, backend) {}
+
+uint64_t ModelRunner::kv_bytes(const model::TextConfig& config, const ops::Backend& backend,
+                               const RunnerOptions& options) {
+  return KvCache::bytes(config, backend, options);
+}
+
+uint64_t ModelRunner::scratch_bytes(const model::TextConfig& config, const ops::Backend& backend,
+                                    const RunnerOptions& options) {
+  base::Arena counter;
+  carve(config, options, 0, tensor::Device::kHost, counter);
+  return counter.used_bytes() +
+         model::TextDecoder::activation_bytes(config, decoder_capacity(options)) +
+         backend.plan_bytes(step_capacity(config, options));
+}
+
+ModelRunner::Device ModelRunner::carve(const model::TextConfig& config,
+                                       const RunnerOptions& options, size_t num_suppressed,
+                                       tensor::Device device, base::Arena& arena) {
+  const auto ints = [&](int64_t n) {
+    return tensor::make_view(arena.take_array<int32_t>(static_cast<size_t>(n)), DType::kI32, {n},
+                             device);
+  };
+  const int64_t rows = max_rows(options);
+  const int64_t sequences = options.max_sequences;
+  Device d;
+  d.ids = ints(rows);
+  d.positions = ints(rows);
+  d.sequences = ints(rows);
+  d.output_rows = ints(rows);
+  d.overflow = ints(config.num_hidden_layers);
+  d.sample_positions = ints(sequences);
+  d.sampled = ints(sequences);
+  const int64_t words = seen_words(config);
+  d.seen = tensor::make_view(arena.take_array<uint32_t>(static_cast<size_t>(sequences * words)),
+                             DType::kU32, {sequences, words}, device);
+  if (num_suppressed > 0) d.suppressed = ints(static_cast<int64_t>(num_suppressed));
+  d.params = arena.take_array<ops::SamplingParams>(static_cast<size_t>(sequences));
+  d.sample_scratch = arena.take(ops::sample_scratch_bytes(sequences, config.vocab_size));
+  for (const model::RopeConfig& rope : config.ropes) {
+    const int64_t positions = rope_rows(options);
+    d.ropes.push_back(
+        tensor::make_view(arena.take_array<float>(static_cast<size_t>(positions * rope.head_dim)),
+                          DType::kF32, {positions, rope.head_dim}, device));
+  }
+  return d;
+}
+
+Result<std::unique_ptr<ModelRunner>> ModelRunner::create(const model::TextConfig& config,
+                                                         const model::TextWeights& weights,
+                                                         ops::Backend& backend,
+                                                         const RunnerOptions& options,
+                                                         std::span<const int32_t> suppressed) {
+  std::unique_ptr<ModelRunner> runner(new ModelRunner(config, weights, backend, options));
+  MB_TRY(runner->allocate(suppressed));
+  return runner;
+}
+
+Result<void> ModelRunner::allocate(std::span<const int32_t> suppressed) {
+  MB_TRY(backend_.plan(step_capacity(config_, options_)));
+  MB_TRY(decoder_.plan(decoder_capacity(options_)));
+  MB_ASSIGN(cache_, KvCache::create(config_, backend_, options_));
+  base::Arena counter;
+  carve(config_, options_, suppressed.size(), backend_.device(), counter);
+  MB_ASSIGN(memory_, backend_.allocate(counter.used_bytes()));
+  base::Arena arena({static_cast<std::byte*>(memory_->data()), memory_->size_bytes()});
+  device_ = carve(config_, options_, suppressed.size(), backend_.device(), arena);
+  upload(backend_, device_.suppressed.data, suppressed);
+  for (const model::RopeConfig& rope : config_.ropes) {
+    inv_freqs_.push_back(rope.inv_freq());
+    const auto bytes = static_cast<size_t>(rope_rows(options_) * rope.head_dim) * sizeof(float);
+    const bool apart = backend_.device() != tensor::Device::kHost;
+    MB_ASSIGN(auto mirror, base::AlignedBuffer::allocate(apart ? bytes : 0));
+    rope_mirrors_.push_back(std::move(mirror));
+  }
+  const auto rows = static_cast<size_t>(max_rows(options_));
+  ids_.resize(rows);
+  positions_.resize(rows);
+  sequences_.resize(rows);
+  sample_positions_.resize(static_cast<size_t>(options_.max_sequences));
+  overflow_.resize(static_cast<size_t>(config_.num_hidden_layers));
+  seen_.resize(static_cast<size_t>(seen_words(config_)));
+  row_.resize(static_cast<size_t>(config_.vocab_size));
+  return {};
+}
+
+int ModelRunner::open_sequence() {
+  const int sequence = cache_->open_sequence();
+  if (sequence >= 0) set_seen(sequence, {});
+  return sequence;
+}
+
+void ModelRunner::close_sequence(int sequence) { cache_->close_sequence(sequence); }
+
+void ModelRunner::set_seen(int sequence, std::span<const int32_t> ids) {
+  std::fill(seen_.begin(), seen_.end(), 0U);
+  for (const int32_t id : ids) seen_[static_cast<size_t>(id / 32)] |= 1U << (id % 32);
+  upload<uint32_t>(backend_, device_.seen.slice(sequence, 1).data, seen_);
+}
+
+// The tables are filled as far as positions go, on the host, and brought to the device.
+void ModelRunner::fill_ropes(int64_t end) {
+  if (end <= ropes_filled_) return;
+  const int64_t filled = (end + kRopeStep - 1) / kRopeStep * kRopeStep;
+  for (size_t i = 0; i < device_.ropes.size(); ++i) {
+    const TensorView& table = device_.ropes[i];
+    const bool apart = rope_mirrors_[i].size_bytes() != 0;
+    float* host = apart ? reinterpret_cast<float*>(rope_mirrors_[i].data()) : table.as<float>();
+    ops::fill_rope_table(inv_freqs_[i], ropes_filled_, filled, host);
+    if (!apart) continue;
+    const int64_t width = table.dim(1);
+    const std::span<const float> rows(host + ropes_filled_ * width,
+                                      static_cast<size_t>((filled - ropes_filled_) * width));
+    upload(backend_, table.as<float>() + ropes_filled_ * width, rows);
+  }
+  ropes_filled_ = filled;
+}
+
+void ModelRunner::upload_rows(std::span<const StepRow> rows, std::span<const int32_t> output_rows) {
+  MB_CHECK(!rows.empty() && static_cast<int64_t>(rows.size()) <= max_rows(options_));
+  int64_t end = 0;
+  for (size_t i = 0; i < rows.size(); ++i) {
+    ids_[i] = rows[i].id;
+    positions_[i] = rows[i].position;
+    sequences_[i] = rows[i].sequence;
+    cache_->reserve(rows[i].sequence, int64_t{rows[i].position} + 1);
+    end = std::max(end, int64_t{rows[i].position} + 1);
+  }
+  fill_ropes(end);
+  cache_->upload_tables();
+  upload<int32_t>(backend_, device_.ids.data, std::span(ids_).first(rows.size()));
+  upload<int32_t>(backend_, device_.positions.data, std::span(positions_).first(rows.size()));
+  upload<int32_t>(backend_, device_.sequences.data, std::span(sequences_).first(rows.size()));
+  upload<int32_t>(backend_, device_.output_rows.data, output_rows);
+}
+
+model::StepInputs ModelRunner::inputs(int64_t num_rows) const {
+  return {.ids = device_.ids.first(num_rows),
+          .positions = device_.positions.first(num_rows),
+          .sequences = device_.sequences.first(num_rows),
+          .kv = cache_->views(),
+          .ropes = device_.ropes,
+          .overflow = device_.overflow};
+}
+
+Result<void> ModelRunner::check_overflow() {
+  backend_.synchronize();
+  backend_.download(std::as_writable_bytes(std::span(overflow_)), device_.overflow.data);
+  const auto found =
+      std::find_if(overflow_.begin(), overflow_.end(), [](int32_t flag) { return flag != 0; });
+  if (found == overflow_.end()) return {};
+  const auto layer = found - overflow_.begin();
+  std::fill(overflow_.begin(), overflow_.end(), 0);
+  upload<int32_t>(backend_, device_.overflow.data, overflow_);
+  if (options_.kv == ops::KvType::kF16) {
+    return base::failed(
+        "layer {}: a key or value does not fit the F16 cache (beyond 65504, or not finite); try "
+        "--kv bf16",
+        layer);
+  }
+  return base::failed("layer {}: a key or value is not finite (NaN or infinite)", layer);
+}
+
+Result<void> ModelRunner::run(std::span<const StepRow> rows) {
+  upload_rows(rows, {});
+  const model::StepInputs step = inputs(static_cast<int64_t>(rows.size()));
+  backend_.step([&] { decoder_.run_layers(step); });
+  return check_overflow();
+}
+
+Result<void> ModelRunner::run_and_sample(std::span<const StepRow> rows,
+                                         std::span<const int32_t> output_rows,
+                                         std::span<const ops::SamplingParams> params,
+                                         std::span<int32_t> ids) {
+  const auto count = static_cast<int64_t>(output_rows.size());
+  MB_CHECK(count > 0 && count <= options_.max_sequences && params.size() == output_rows.size() &&
+           ids.size() == output_rows.size());
+  upload_rows(rows, output_rows);
+  for (size_t i = 0; i < output_rows.size(); ++i) {
+    sample_positions_[i] = rows[static_cast<size_t>(output_rows[i])].position + 1;
+  }
+  upload<int32_t>(backend_, device_.sample_positions.data,
+                  std::span(sample_positions_).first(output_rows.size()));
+  upload(backend_, device_.params, params);
+  const model::StepInputs step = inputs(static_cast<int64_t>(rows.size()));
+  backend_.step([&] {
+    decoder_.run_layers(step);
+    sample(rows, output_rows, decoder_.run_head(device_.output_rows.first(count)));
+  });
+  MB_TRY(check_overflow());
+  backend_.download(std::as_writable_bytes(ids), device_.sampled.data);
+  for (size_t i = 0; i < ids.size(); ++i) {
+    if (ids[i] >= 0) continue;
+    return base::failed("position {}: the logits hold a NaN: the model or its weights are broken",
+                        sample_positions_[i]);
+  }
+  return {};
+}
+
+// One call for each run of outputs whose sequences follow one another: their bitmaps stand
+// together.
+void ModelRunner::sample(std::span<const StepRow> rows, std::span<const int32_t> output_rows,
+                         const TensorView& logits) {
+  const auto sequence_of = [&](int64_t i) {
+    return rows[static_cast<size_t>(output_rows[static_cast<size_t>(i)])].sequence;
+  };
+  const auto count = static_cast<int64_t>(output_rows.size());
+  for (int64_t begin = 0, end = 0; begin < count; begin = end) {
+    end = begin + 1;
+    while (end < count && sequence_of(end) == sequence_of(end - 1) + 1) ++end;
+    const int64_t n = end - begin;
+    backend_.sample({.logits = logits.slice(begin, n),
+                     .params = device_.params + begin,
+                     .positions = device_.sample_positions.slice(begin, n),
+                     .seen = device_.seen.slice(sequence_of(begin), n),
+                     .suppressed = device_.suppressed,
+                     .ids = device_.sampled.slice(begin, n),
+                     .scratch = device_.sample_scratch});
+  }
+}
+
+Result<void> ModelRunner::run_for_logits(std::span<const StepRow> rows,
+                                         std::span<const int32_t> output_rows,
+                                         model::TraceSink* trace, OnRow on_row) {
+  upload_rows(rows, output_rows);
+  const model::StepInputs step = inputs(static_cast<int64_t>(rows.size()));
+  if (trace != nullptr) {
+    decoder_.run_layers(step, trace);
+  } else {
+    backend_.step([&] { decoder_.run_layers(step); });
+  }
+  MB_TRY(check_overflow());
+  const int64_t at_once = decoder_capacity(options_).max_output_rows;
+  const auto count = static_cast<int64_t>(output_rows.size());
+  for (int64_t begin = 0; begin < count; begin += at_once) {
+    const int64_t n = std::min(at_once, count - begin);
+    TensorView logits;
+    const auto head = [&] {
+      logits = decoder_.run_head(device_.output_rows.slice(begin, n), trace);
+    };
+    if (trace != nullptr) {
+      head();
+    } else {
+      backend_.step(head);
+    }
+    backend_.synchronize();
+    for (int64_t i = 0; i < n; ++i) {
+      backend_.download(std::as_writable_bytes(std::span(row_)), logits.row(i));
+      MB_TRY(on_row(begin + i, row_));
+    }
+  }
+  return {};
+}
+
+}  // namespace markbase::runtime

@@ -1,0 +1,106 @@
+// One model on one backend, stepping rows of any number of sequences.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "markbase/result.h"
+#include "model/text_decoder.h"
+#include "ops/backend.h"
+#include "runtime/kv_cache.h"
+#include "runtime/memory_plan.h"
+
+namespace markbase::runtime {
+
+// A token of a step. Rows of one sequence stand together with ascending positions.
+struct StepRow {
+  int32_t id = 0;
+  int32_t position = 0;
+  int32_t sequence = 0;
+};
+
+// Logits of one output row, on the host, valid during the call.
+using OnRow = base::FunctionRef<Result<void>(int64_t output_idx, std::span<const float> logits)>;
+
+// Not thread safe: one step at a time. Config, weights and backend outlive it. After create, no
+// step allocates anything (traces and host copies of logits apart).
+class ModelRunner {
+ public:
+  static uint64_t kv_bytes(const model::TextConfig& config, const ops::Backend& backend,
+                           const RunnerOptions& options);
+  static uint64_t scratch_bytes(const model::TextConfig& config, const ops::Backend& backend,
+                                const RunnerOptions& options);
+  // `suppressed`: ids that are never sampled. Errors: kOutOfMemory.
+  static Result<std::unique_ptr<ModelRunner>> create(const model::TextConfig& config,
+                                                     const model::TextWeights& weights,
+                                                     ops::Backend& backend,
+                                                     const RunnerOptions& options,
+                                                     std::span<const int32_t> suppressed);
+
+  const RunnerOptions& options() const { return options_; }
+  // A fresh sequence, or -1 when max_sequences are open.
+  int open_sequence();
+  void close_sequence(int sequence);
+  // The ids that the repetition penalty knows of, before the first sample of a sequence.
+  void set_seen(int sequence, std::span<const int32_t> ids);
+
+  // Runs the layers over `rows` (at most prefill_chunk_tokens + max_sequences), which fills the
+  // cache. Errors: kFailed where a key or value does not fit the cache type, naming the layer.
+  Result<void> run(std::span<const StepRow> rows);
+  // The same, then logits of the rows named by output_rows (indices into rows), then one draw for
+  // each: ids[i] belongs to output_rows[i] at the position after its row. One output a sequence at
+  // most.
+  Result<void> run_and_sample(std::span<const StepRow> rows, std::span<const int32_t> output_rows,
+                              std::span<const ops::SamplingParams> params, std::span<int32_t> ids);
+  // The same, then the logits of output_rows, one after the other.
+  Result<void> run_for_logits(std::span<const StepRow> rows, std::span<const int32_t> output_rows,
+                              model::TraceSink* trace, OnRow on_row);
+
+ private:
+  ModelRunner(const model::TextConfig& config, const model::TextWeights& weights,
+              ops::Backend& backend, const RunnerOptions& options);
+  // Backend memory beside the activations; with a counting arena this plans.
+  struct Device {
+    tensor::TensorView ids;                 // [T] i32
+    tensor::TensorView positions;           // [T] i32
+    tensor::TensorView sequences;           // [T] i32
+    tensor::TensorView output_rows;         // [T] i32
+    tensor::TensorView overflow;            // [layers] i32
+    tensor::TensorView sample_positions;    // [S] i32
+    tensor::TensorView sampled;             // [S] i32
+    tensor::TensorView seen;                // [S, vocab / 32] u32
+    tensor::TensorView suppressed;          // [n] i32
+    ops::SamplingParams* params = nullptr;  // [S]
+    void* sample_scratch = nullptr;
+    std::vector<tensor::TensorView> ropes;  // [context, head_dim] f32
+  };
+  static Device carve(const model::TextConfig& config, const RunnerOptions& options,
+                      size_t num_suppressed, tensor::Device device, base::Arena& arena);
+  Result<void> allocate(std::span<const int32_t> suppressed);
+  void upload_rows(std::span<const StepRow> rows, std::span<const int32_t> output_rows);
+  void fill_ropes(int64_t end);
+  model::StepInputs inputs(int64_t num_rows) const;
+  Result<void> check_overflow();
+  void sample(std::span<const StepRow> rows, std::span<const int32_t> output_rows,
+              const tensor::TensorView& logits);
+
+  const model::TextConfig& config_;
+  ops::Backend& backend_;
+  RunnerOptions options_;
+  model::TextDecoder decoder_;
+  std::unique_ptr<KvCache> cache_;
+  std::unique_ptr<ops::DeviceBuffer> memory_;
+  Device device_;
+  std::vector<base::AlignedBuffer>
+      rope_mirrors_;  // host side of the tables, where the device is apart
+  std::vector<std::vector<float>> inv_freqs_;
+  int64_t ropes_filled_ = 0;
+  // Host side of a step's arguments, sized once.
+  std::vector<int32_t> ids_, positions_, sequences_, sample_positions_, overflow_;
+  std::vector<uint32_t> seen_;
+  std::vector<float> row_;
+};
+
+}  // namespace markbase::runtime

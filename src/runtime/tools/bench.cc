@@ -1,0 +1,260 @@
+// bench: tokens per second of prefill and decode beside a probe of memory bandwidth.
+#include <algorithm>
+#include <chrono>
+
+#include "base/error.h"
+#include "markbase/tools.h"
+#include "runtime/loaded_model.h"
+#include "runtime/tools/machine.h"
+
+namespace markbase::tools {
+namespace {
+
+using runtime::LoadedModel;
+using runtime::ModelRunner;
+using runtime::StepRow;
+
+class Stopwatch {
+ public:
+  double seconds() const {
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
+  }
+
+ private:
+  std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
+};
+
+// Ids without meaning: speed does not depend on them.
+int32_t some_id(int64_t position, int64_t vocab_size) {
+  return static_cast<int32_t>((position * 7919 + 11) % vocab_size);
+}
+
+uint64_t kv_token_bytes(const LoadedModel& model, const model::LayerConfig& layer) {
+  const ops::KvLayout layout = {model.runner_options.kv, layer.num_key_value_heads, layer.head_dim};
+  return model.backend.backend->kv_block_bytes(layout) / static_cast<uint64_t>(ops::kKvBlockTokens);
+}
+
+// Keys and values that one row at `position` reads.
+uint64_t kv_read_bytes(const LoadedModel& model, int64_t position) {
+  uint64_t bytes = 0;
+  for (const model::LayerConfig& layer : model.config.layers) {
+    const int64_t visible =
+        layer.sliding_window > 0 ? std::min(position + 1, layer.sliding_window) : position + 1;
+    bytes += static_cast<uint64_t>(visible) * kv_token_bytes(model, layer);
+  }
+  return bytes;
+}
+
+class Bench {
+ public:
+  Bench(LoadedModel& model, runtime::BandwidthProbe& probe, const BenchOptions& options)
+      : model_(model), probe_(probe), options_(options) {}
+
+  Result<base::Json> prefill(int64_t tokens) {
+    MB_TRY(prepare(tokens, 1));
+    const auto once = [&]() -> Result<double> {
+      const int sequence = model_.runner->open_sequence();
+      const Stopwatch watch;
+      Result<void> done = fill({sequence}, 0, tokens, /*sample_last=*/true);
+      const double seconds = watch.seconds();
+      model_.runner->close_sequence(sequence);
+      MB_TRY(std::move(done));
+      return seconds;
+    };
+    const int64_t chunk = model_.runner_options.prefill_chunk_tokens;
+    const auto chunks = static_cast<uint64_t>((tokens + chunk - 1) / chunk);
+    const uint64_t head_bytes = model_.weights.head().size_bytes();
+    const uint64_t bytes = chunks * (model_.weights.bytes_per_token() - head_bytes) + head_bytes;
+    return measure("prefill", tokens, 0, 1, tokens, bytes, once);
+  }
+
+  Result<base::Json> decode(int64_t depth, int64_t batch) {
+    const int64_t steps = options_.decode_tokens;
+    MB_TRY(prepare(depth + steps, batch));
+    std::vector<int> sequences;
+    for (int64_t i = 0; i < batch; ++i) sequences.push_back(model_.runner->open_sequence());
+    bool filled = false;
+    const auto once = [&]() -> Result<double> {
+      // Decoding again from the same depth finds its window still there while the ring is not
+      // lapped.
+      if (!filled || steps > model_.runner_options.prefill_chunk_tokens) {
+        MB_TRY(fill(sequences, 0, depth, /*sample_last=*/false));
+      }
+      filled = true;
+      const Stopwatch watch;
+      for (int64_t i = 0; i < steps; ++i) MB_TRY(step(sequences, depth + i));
+      return watch.seconds();
+    };
+    uint64_t bytes = 0;
+    for (int64_t i = 0; i < steps; ++i) {
+      bytes += model_.weights.bytes_per_token() +
+               static_cast<uint64_t>(batch) * kv_read_bytes(model_, depth + i);
+    }
+    return measure("decode", steps, depth, batch, steps * batch, bytes, once);
+  }
+
+ private:
+  // A runner of the size that the test needs.
+  Result<void> prepare(int64_t tokens, int64_t batch) {
+    const int64_t limit = model_.config.max_position_embeddings;
+    if (tokens > limit) {
+      return base::usage_error("bench: {} tokens are beyond the model's context of {}", tokens,
+                               limit);
+    }
+    runtime::RunnerOptions runner = model_.runner_options;
+    runner.context_tokens = tokens;
+    runner.max_sequences = batch;
+    model_.runner.reset();
+    const ops::Backend& backend = *model_.backend.backend;
+    const uint64_t wanted = ModelRunner::kv_bytes(model_.config, backend, runner) +
+                            ModelRunner::scratch_bytes(model_.config, backend, runner);
+    const uint64_t available = runtime::machine_memory().available_bytes;
+    if (wanted > available) {
+      return base::out_of_memory("bench: batch {} at {} tokens needs {}, and {} are free", batch,
+                                 tokens, runtime::bytes_text(wanted),
+                                 runtime::bytes_text(available));
+    }
+    return model_.make_runner(runner);
+  }
+
+  // Positions [begin, end) of every sequence, chunk after chunk.
+  Result<void> fill(const std::vector<int>& sequences, int64_t begin, int64_t end,
+                    bool sample_last) {
+    const int64_t chunk = model_.runner_options.prefill_chunk_tokens;
+    for (const int sequence : sequences) {
+      for (int64_t at = begin; at < end; at += chunk) {
+        rows_.clear();
+        for (int64_t p = at; p < std::min(end, at + chunk); ++p) add_row(p, sequence);
+        if (sample_last && at + chunk >= end) {
+          MB_TRY(sample({static_cast<int32_t>(rows_.size()) - 1}));
+        } else {
+          MB_TRY(model_.runner->run(rows_));
+        }
+      }
+    }
+    return {};
+  }
+
+  Result<void> step(const std::vector<int>& sequences, int64_t position) {
+    rows_.clear();
+    outputs_.clear();
+    for (const int sequence : sequences) {
+      outputs_.push_back(static_cast<int32_t>(rows_.size()));
+      add_row(position, sequence);
+    }
+    return sample(outputs_);
+  }
+
+  Result<void> sample(const std::vector<int32_t>& outputs) {
+    params_.assign(outputs.size(), ops::SamplingParams{.temperature = 0.0F});
+    ids_.resize(outputs.size());
+    return model_.runner->run_and_sample(rows_, outputs, params_, ids_);
+  }
+
+  void add_row(int64_t position, int sequence) {
+    rows_.push_back(
+        {some_id(position, model_.config.vocab_size), static_cast<int32_t>(position), sequence});
+  }
+
+  template <class Once>
+  Result<base::Json> measure(const char* kind, int64_t tokens, int64_t depth, int64_t batch,
+                             int64_t counted_tokens, uint64_t bytes, const Once& once) {
+    MB_TRY(once());  // warm-up: pages, caches, clock
+    std::vector<double> rates;
+    std::vector<double> shares;
+    std::vector<double> probes;
+    for (int i = 0; i < options_.repetitions; ++i) {
+      const double gb_per_s = probe_.measure();
+      MB_ASSIGN(const double seconds, once());
+      rates.push_back(static_cast<double>(counted_tokens) / seconds);
+      shares.push_back(static_cast<double>(bytes) / seconds / 1e9 / gb_per_s);
+      probes.push_back(gb_per_s);
+    }
+    return base::Json{{"kind", kind},
+                      {"tokens", tokens},
+                      {"depth", depth},
+                      {"batch", batch},
+                      {"tokens_per_s",
+                       {{"median", runtime::median(rates)},
+                        {"min", *std::min_element(rates.begin(), rates.end())},
+                        {"max", *std::max_element(rates.begin(), rates.end())}}},
+                      {"bytes_read", bytes},
+                      {"share_of_bandwidth", runtime::median(shares)},
+                      {"bandwidth_gb_per_s", runtime::median(probes)},
+                      {"repetitions", options_.repetitions}};
+  }
+
+  LoadedModel& model_;
+  runtime::BandwidthProbe& probe_;
+  const BenchOptions& options_;
+  std::vector<StepRow> rows_;
+  std::vector<int32_t> outputs_;
+  std::vector<ops::SamplingParams> params_;
+  std::vector<int32_t> ids_;
+};
+
+Result<void> check_options(const BenchOptions& options) {
+  const auto all_from = [](const std::vector<int64_t>& values, int64_t low) {
+    return std::all_of(values.begin(), values.end(), [&](int64_t v) { return v >= low; });
+  };
+  if (!all_from(options.prefill_tokens, 1))
+    return base::usage_error("bench: -p: expected 1 or more");
+  if (!all_from(options.depths, 0)) return base::usage_error("bench: -d: expected 0 or more");
+  if (!all_from(options.batches, 1)) return base::usage_error("bench: -b: expected 1 or more");
+  if (options.decode_tokens < 0) return base::usage_error("bench: -n: expected 0 or more");
+  if (options.repetitions < 1) return base::usage_error("bench: -r: expected 1 or more");
+  return {};
+}
+
+base::Json load_test(const LoadedModel& model) {
+  const double seconds = model.load_ms / 1e3;
+  return {{"kind", "load"},
+          {"tokens", 0},
+          {"depth", 0},
+          {"batch", 1},
+          {"tokens_per_s", {{"median", 0.0}, {"min", 0.0}, {"max", 0.0}}},
+          {"bytes_read", model.weights.total_bytes()},
+          {"share_of_bandwidth", 0.0},
+          {"load_ms", model.load_ms},
+          {"bytes_per_s",
+           seconds > 0 ? static_cast<double>(model.weights.total_bytes()) / seconds : 0.0}};
+}
+
+}  // namespace
+
+Result<std::string> bench_json(const std::string& path, const EngineOptions& engine,
+                               const BenchOptions& options) {
+  MB_TRY(check_options(options));
+  EngineOptions at_load = engine;
+  // Each test brings its own runner: the one made at load need not hold a long context.
+  at_load.context_tokens = 1;
+  MB_ASSIGN(const auto model, runtime::load_model(path, at_load));
+  MB_ASSIGN(auto probe, runtime::BandwidthProbe::create(*model->backend.pool));
+  Bench bench(*model, probe, options);
+  base::Json tests = base::Json::array({load_test(*model)});
+  for (const int64_t tokens : options.prefill_tokens) {
+    MB_ASSIGN(base::Json test, bench.prefill(tokens));
+    tests.push_back(std::move(test));
+  }
+  for (const int64_t depth : options.depths) {
+    for (const int64_t batch : options.batches) {
+      if (options.decode_tokens == 0) continue;
+      MB_ASSIGN(base::Json test, bench.decode(depth, batch));
+      tests.push_back(std::move(test));
+    }
+  }
+  const base::Json model_json = {
+      {"path", model->path.path},
+      {"architecture", model->config.model_type},
+      {"layers", model->config.num_hidden_layers},
+      {"weight_bytes", model->weights.total_bytes()},
+      {"weight_bytes_per_token", model->weights.bytes_per_token()},
+      {"kv", ops::kv_type_name(model->runner_options.kv)},
+      {"prefill_chunk_tokens", model->runner_options.prefill_chunk_tokens}};
+  return base::dump_json({{"machine", runtime::machine_json(model->backend.description,
+                                                            model->backend.pool->num_threads())},
+                          {"model", model_json},
+                          {"tests", std::move(tests)}});
+}
+
+}  // namespace markbase::tools

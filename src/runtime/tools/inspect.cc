@@ -1,0 +1,180 @@
+// inspect: what the files of a model say, without loading it.
+#include <algorithm>
+#include <filesystem>
+#include <map>
+
+#include "base/error.h"
+#include "markbase/tools.h"
+#include "runtime/chat_prompt.h"
+#include "runtime/loaded_model.h"
+
+namespace markbase::tools {
+namespace {
+
+using runtime::ModelPath;
+using runtime::PathKind;
+
+base::Json tokenizer_json(const tokenizer::Tokenizer& tokenizer) {
+  return {{"vocab_size", tokenizer.vocab_size()},
+          {"bos_id", tokenizer.bos_id()},
+          {"eos_id", tokenizer.eos_id()},
+          {"pad_id", tokenizer.pad_id()},
+          {"unk_id", tokenizer.unk_id()},
+          {"extra_stop_ids", tokenizer.extra_stop_ids()},
+          {"chat_format", runtime::has_chat_format(tokenizer)},
+          {"source", tokenizer.source()}};
+}
+
+base::Json layers_json(const model::TextConfig& config) {
+  base::Json layers = base::Json::array();
+  for (const model::LayerConfig& layer : config.layers) {
+    const model::RopeConfig& rope = config.ropes[static_cast<size_t>(layer.rope_idx)];
+    layers.push_back({{"kind", model::layer_type_name(layer.type)},
+                      {"head_dim", layer.head_dim},
+                      {"num_key_value_heads", layer.num_key_value_heads},
+                      {"intermediate_size", layer.intermediate_size},
+                      {"sliding_window", layer.sliding_window},
+                      {"rope_theta", rope.rope_theta},
+                      {"rope_factor", rope.factor}});
+  }
+  return layers;
+}
+
+base::Json config_json(const model::TextConfig& config) {
+  return {{"model_type", config.model_type},
+          {"vocab_size", config.vocab_size},
+          {"hidden_size", config.hidden_size},
+          {"num_hidden_layers", config.num_hidden_layers},
+          {"num_attention_heads", config.num_attention_heads},
+          {"max_position_embeddings", config.max_position_embeddings},
+          {"rms_norm_eps", config.rms_norm_eps},
+          {"attention_scale", config.attention_scale},
+          {"final_logit_softcapping", config.final_logit_softcapping},
+          {"tie_word_embeddings", config.tie_word_embeddings}};
+}
+
+base::Json quantization_json(const formats::WeightSource& source) {
+  struct Sum {
+    int64_t tensors = 0;
+    uint64_t bytes = 0;
+  };
+  std::map<std::string, Sum> sums;
+  for (const formats::TensorInfo& tensor : source.tensors()) {
+    Sum& sum = sums[tensor.type_name];
+    ++sum.tensors;
+    sum.bytes += tensor.data.size();
+  }
+  base::Json out = base::Json::array();
+  for (const auto& [format, sum] : sums) {
+    out.push_back({{"format", format}, {"tensors", sum.tensors}, {"bytes", sum.bytes}});
+  }
+  return out;
+}
+
+base::Json tensors_json(const formats::WeightSource& source) {
+  base::Json out = base::Json::array();
+  for (const formats::TensorInfo& tensor : source.tensors()) {
+    out.push_back({{"name", tensor.name},
+                   {"shape", tensor.shape},
+                   {"type", tensor.type_name},
+                   {"bytes", tensor.data.size()}});
+  }
+  return out;
+}
+
+// The model's own name for itself, where it has one.
+std::string name_of(const formats::WeightSource& source, const ModelPath& path) {
+  const base::Json& config = source.config();
+  for (const char* key : {"general.name", "_name_or_path"}) {
+    const auto found = config.find(key);
+    if (found != config.end() && found->is_string() && !found->get<std::string>().empty()) {
+      return found->get<std::string>();
+    }
+  }
+  return std::filesystem::path(path.path).stem().string();
+}
+
+Result<void> add_model(const formats::WeightSource& source, const ModelPath& path,
+                       const InspectOptions& options, base::Json* out) {
+  MB_ASSIGN(const model::TextConfig config, model::read_config(source));
+  std::vector<model::Fault> faults;
+  const model::WeightMap map = model::map_weights(source, config, &faults);
+  (*out)["architecture"] = config.model_type;
+  (*out)["name"] = name_of(source, path);
+  (*out)["files"] = source.files();
+  (*out)["layers"] = layers_json(config);
+  (*out)["quantization"] = quantization_json(source);
+  (*out)["modalities"] = {"text"};
+  base::Json unused = base::Json::array();
+  for (const model::UnusedTensor& tensor : map.unused) {
+    unused.push_back({{"name", tensor.name}, {"why", tensor.why}});
+  }
+  (*out)["unused"] = std::move(unused);
+  base::Json fault_list = base::Json::array();
+  for (const model::Fault& fault : faults) fault_list.push_back(model::fault_message(fault));
+  (*out)["faults"] = std::move(fault_list);
+  (*out)["config"] = config_json(config);
+  if (options.tensors) (*out)["tensors"] = tensors_json(source);
+  // A plan is made for whole models only: a file that holds just a vocabulary has none.
+  (*out)["plan"] = nullptr;
+  if (!faults.empty()) return {};
+  MB_ASSIGN(const runtime::BackendHandle backend, runtime::make_backend(options.engine));
+  runtime::RunnerOptions runner;
+  MB_ASSIGN(runner.kv, runtime::kv_type(options.engine));
+  runner.prefill_chunk_tokens = options.engine.prefill_chunk_tokens;
+  runner.context_tokens =
+      options.engine.context_tokens != 0
+          ? std::min(options.engine.context_tokens, config.max_position_embeddings)
+          : config.max_position_embeddings;
+  (*out)["plan"] = runtime::plan_json(
+      runtime::plan_memory(config, map, *backend.backend, runner, options.engine.memory_bytes));
+  return {};
+}
+
+bool holds_weights(const ModelPath& path) {
+  if (path.kind == PathKind::kGguf) return true;
+  std::error_code error;
+  for (const auto& entry : std::filesystem::directory_iterator(path.path, error)) {
+    if (entry.path().extension() == ".safetensors") return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+Result<std::string> inspect_json(const std::string& path, const InspectOptions& options) {
+  MB_TRY(runtime::check_options(options.engine));
+  MB_ASSIGN(const ModelPath model_path, runtime::open_model_path(path));
+  base::Json out = {{"path", model_path.path},
+                    {"format", model_path.kind == PathKind::kGguf ? "gguf" : "safetensors"},
+                    {"architecture", nullptr},
+                    {"name", nullptr},
+                    {"layers", base::Json::array()},
+                    {"quantization", base::Json::array()},
+                    {"tokenizer", nullptr},
+                    {"template", ""},
+                    {"modalities", base::Json::array()},
+                    {"unused", base::Json::array()},
+                    {"plan", nullptr},
+                    {"config", nullptr}};
+  MB_ASSIGN(const bool has_tokenizer, runtime::has_tokenizer(model_path));
+  if (has_tokenizer) {
+    MB_ASSIGN(const auto tokenizer, runtime::load_tokenizer(model_path));
+    out["tokenizer"] = tokenizer_json(*tokenizer);
+    out["template"] = tokenizer->chat_template();
+  }
+  if (holds_weights(model_path)) {
+    MB_ASSIGN(const auto source, formats::open_weight_source(model_path.path));
+    const bool vocabulary_only = source->tensors().empty() && has_tokenizer;
+    if (vocabulary_only) {
+      const auto found = source->config().find("general.architecture");
+      if (found != source->config().end()) out["architecture"] = *found;
+      out["name"] = name_of(*source, model_path);
+    } else {
+      MB_TRY(add_model(*source, model_path, options, &out));
+    }
+  }
+  return base::dump_json(out);
+}
+
+}  // namespace markbase::tools

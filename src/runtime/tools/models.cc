@@ -1,0 +1,175 @@
+// Models by name: in the models folder, or in the local Hugging Face cache.
+#include <algorithm>
+#include <filesystem>
+#include <numeric>
+#include <optional>
+
+#include "base/error.h"
+#include "markbase/tools.h"
+#include "runtime/model_files.h"
+
+namespace markbase::tools {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct Entry {
+  std::string name;
+  std::string path;
+  std::string kind;  // "gguf", "safetensors"
+};
+
+bool file_exists(const fs::path& path) {
+  std::error_code ignored;
+  return fs::is_regular_file(path, ignored);
+}
+bool folder_exists(const fs::path& path) {
+  std::error_code ignored;
+  return fs::is_directory(path, ignored);
+}
+
+// The kind of model that a directory holds, if any.
+std::optional<std::string> kind_of_directory(const fs::path& path) {
+  if (file_exists(path / "config.json")) return "safetensors";
+  std::error_code error;
+  for (const fs::directory_entry& entry : fs::directory_iterator(path, error)) {
+    if (entry.path().extension() == ".gguf") return "gguf";
+  }
+  return std::nullopt;
+}
+
+std::vector<fs::path> sorted_entries(const fs::path& directory) {
+  std::vector<fs::path> paths;
+  std::error_code error;
+  for (const fs::directory_entry& entry : fs::directory_iterator(directory, error)) {
+    paths.push_back(entry.path());
+  }
+  std::sort(paths.begin(), paths.end());
+  return paths;
+}
+
+void add_folder(const std::string& models_dir, std::vector<Entry>* entries) {
+  for (const fs::path& path : sorted_entries(models_dir)) {
+    const std::string name = path.filename().string();
+    if (file_exists(path) && path.extension() == ".gguf") {
+      const bool later_split = runtime::first_split(path.string()) != path.string();
+      if (!later_split && !name.starts_with("mmproj")) {
+        entries->push_back({path.stem().string(), path.string(), "gguf"});
+      }
+    } else if (folder_exists(path)) {
+      if (const auto kind = kind_of_directory(path))
+        entries->push_back({name, path.string(), *kind});
+    }
+  }
+}
+
+// models--org--name/snapshots/<what refs/main says>, or the only snapshot there is.
+std::optional<fs::path> snapshot_of(const fs::path& repository) {
+  if (Result<std::string> ref = runtime::read_file((repository / "refs/main").string(), 4096);
+      ref.ok()) {
+    const size_t end = ref->find_last_not_of(" \n\r\t");
+    const std::string commit = end == std::string::npos ? "" : ref->substr(0, end + 1);
+    const bool plain = !commit.empty() && commit.find('/') == std::string::npos && commit[0] != '.';
+    if (plain && folder_exists(repository / "snapshots" / commit))
+      return repository / "snapshots" / commit;
+  }
+  const std::vector<fs::path> snapshots = sorted_entries(repository / "snapshots");
+  if (snapshots.size() == 1) return snapshots.front();
+  return std::nullopt;
+}
+
+void add_cache(const std::string& hf_home, std::vector<Entry>* entries) {
+  constexpr std::string_view kPrefix = "models--";
+  for (const fs::path& path : sorted_entries(fs::path(hf_home) / "hub")) {
+    std::string name = path.filename().string();
+    if (!name.starts_with(kPrefix) || !folder_exists(path)) continue;
+    name = name.substr(kPrefix.size());
+    const size_t dashes = name.find("--");
+    if (dashes != std::string::npos) name.replace(dashes, 2, "/");
+    const std::optional<fs::path> snapshot = snapshot_of(path);
+    if (!snapshot) continue;
+    if (const auto kind = kind_of_directory(*snapshot)) {
+      entries->push_back({name, snapshot->string(), *kind});
+    }
+  }
+}
+
+std::vector<Entry> all_models(const ModelPlaces& places) {
+  std::vector<Entry> entries;
+  if (!places.models_dir.empty()) add_folder(places.models_dir, &entries);
+  if (!places.hf_home.empty()) add_cache(places.hf_home, &entries);
+  return entries;
+}
+
+size_t edit_distance(std::string_view a, std::string_view b) {
+  std::vector<size_t> row(b.size() + 1);
+  std::iota(row.begin(), row.end(), size_t{0});
+  for (size_t i = 1; i <= a.size(); ++i) {
+    size_t diagonal = std::exchange(row[0], i);
+    for (size_t j = 1; j <= b.size(); ++j) {
+      const size_t replaced = diagonal + (a[i - 1] == b[j - 1] ? 0 : 1);
+      diagonal = row[j];
+      row[j] = std::min({row[j] + 1, row[j - 1] + 1, replaced});
+    }
+  }
+  return row[b.size()];
+}
+
+std::string nearest_text(const std::string& name, const std::vector<Entry>& entries) {
+  constexpr size_t kLongest = 256;
+  if (entries.empty()) return "no model is there yet";
+  const std::string shown = name.substr(0, kLongest);
+  const auto nearer = [&](const Entry& a, const Entry& b) {
+    return edit_distance(shown, a.name) < edit_distance(shown, b.name);
+  };
+  return "the nearest name is \"" + std::min_element(entries.begin(), entries.end(), nearer)->name +
+         "\"";
+}
+
+bool looks_like_path(const std::string& name) {
+  return name.starts_with("/") || name.starts_with("./") || name.starts_with("../") ||
+         name.ends_with(".gguf");
+}
+
+uint64_t bytes_of(const fs::path& path) {
+  std::error_code error;
+  if (file_exists(path)) return fs::file_size(path, error);
+  uint64_t bytes = 0;
+  for (const fs::directory_entry& entry : fs::directory_iterator(path, error)) {
+    std::error_code ignored;
+    const uint64_t size = fs::file_size(entry.path(), ignored);
+    if (!ignored) bytes += size;
+  }
+  return bytes;
+}
+
+}  // namespace
+
+Result<std::string> resolve_model(const std::string& name, const ModelPlaces& places) {
+  std::error_code ignored;
+  if (name.empty()) return base::usage_error("MODEL: expected a path or a name, got nothing");
+  if (fs::exists(name, ignored)) return name;
+  const std::vector<Entry> entries = all_models(places);
+  for (const Entry& entry : entries) {
+    if (entry.name == name || entry.name + ".gguf" == name) return entry.path;
+  }
+  const std::string places_text =
+      fmt::format("{} and {}", places.models_dir.empty() ? "(no models folder)" : places.models_dir,
+                  places.hf_home.empty() ? "(no Hugging Face cache)" : places.hf_home + "/hub");
+  return base::bad_input("{}: no such {}; looked in the current directory, {}; {}", name,
+                         looks_like_path(name) ? "file" : "model", places_text,
+                         nearest_text(name, entries));
+}
+
+Result<std::string> list_json(const ModelPlaces& places) {
+  base::Json out = base::Json::array();
+  for (const Entry& entry : all_models(places)) {
+    out.push_back({{"name", entry.name},
+                   {"path", entry.path},
+                   {"kind", entry.kind},
+                   {"bytes", bytes_of(entry.path)}});
+  }
+  return base::dump_json(out);
+}
+
+}  // namespace markbase::tools

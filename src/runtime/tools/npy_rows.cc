@@ -1,0 +1,75 @@
+#include "runtime/tools/npy_rows.h"
+
+#include "base/error.h"
+
+namespace markbase::runtime {
+namespace {
+
+constexpr char kMagic[] = "\x93NUMPY\x01\x00";
+constexpr size_t kMagicBytes = 8;
+
+}  // namespace
+
+Result<std::unique_ptr<NpyRowWriter>> NpyRowWriter::create(const std::string& path, int64_t rows,
+                                                           int64_t cols) {
+  auto writer = std::make_unique<NpyRowWriter>();
+  writer->path_ = path;
+  writer->file_.open(path, std::ios::binary | std::ios::trunc);
+  std::string header =
+      fmt::format("{{'descr': '<f4', 'fortran_order': False, 'shape': ({}, {}), }}", rows, cols);
+  // Padded with spaces so that the data begins at a multiple of 64.
+  const size_t unpadded = kMagicBytes + 2 + header.size() + 1;
+  header.append((64 - unpadded % 64) % 64, ' ');
+  header += '\n';
+  const auto length = static_cast<uint16_t>(header.size());
+  const char length_bytes[2] = {static_cast<char>(length & 0xff), static_cast<char>(length >> 8)};
+  writer->file_.write(kMagic, kMagicBytes);
+  writer->file_.write(length_bytes, 2);
+  writer->file_.write(header.data(), static_cast<std::streamsize>(header.size()));
+  if (!writer->file_) return base::failed("{}: could not be written", path);
+  return writer;
+}
+
+Result<void> NpyRowWriter::append(std::span<const float> row) {
+  file_.write(reinterpret_cast<const char*>(row.data()),
+              static_cast<std::streamsize>(row.size_bytes()));
+  if (!file_) return base::failed("{}: could not be written (is the disk full?)", path_);
+  return {};
+}
+
+Result<void> NpyRowWriter::finish() {
+  file_.close();
+  if (!file_) return base::failed("{}: could not be written (is the disk full?)", path_);
+  return {};
+}
+
+Result<std::unique_ptr<NpyRowReader>> NpyRowReader::open(const std::string& path, int64_t rows,
+                                                         int64_t cols) {
+  auto reader = std::make_unique<NpyRowReader>();
+  reader->path_ = path;
+  reader->file_.open(path, std::ios::binary);
+  unsigned char start[kMagicBytes + 2] = {};
+  reader->file_.read(reinterpret_cast<char*>(start), sizeof(start));
+  if (!reader->file_ ||
+      std::string_view(reinterpret_cast<char*>(start), 6) != std::string_view(kMagic, 6) ||
+      start[6] != 1) {
+    return base::bad_input("{}: expected a .npy file of version 1.0, got something else", path);
+  }
+  std::string header(static_cast<size_t>(start[8] | (start[9] << 8)), '\0');
+  reader->file_.read(header.data(), static_cast<std::streamsize>(header.size()));
+  const std::string shape = fmt::format("({}, {})", rows, cols);
+  if (!reader->file_ || header.find("'<f4'") == std::string::npos ||
+      header.find("False") == std::string::npos || header.find(shape) == std::string::npos) {
+    return base::bad_input("{}: expected float32 of shape {}, got {}", path, shape,
+                           header.substr(0, header.find_last_not_of(" \n") + 1));
+  }
+  return reader;
+}
+
+Result<void> NpyRowReader::read(std::span<float> row) {
+  file_.read(reinterpret_cast<char*>(row.data()), static_cast<std::streamsize>(row.size_bytes()));
+  if (!file_) return base::bad_input("{}: the file ends before its last row", path_);
+  return {};
+}
+
+}  // namespace markbase::runtime
