@@ -73,6 +73,8 @@ def build_peer(folder, jobs):
     call(["cmake", "-S", source, "-B", folder / "build", "-DCMAKE_BUILD_TYPE=Release",
           f"-DCMAKE_C_COMPILER={clang}", f"-DCMAKE_CXX_COMPILER={clangxx}", "-DGGML_NATIVE=ON"]
          + [f"-D{name}=OFF" for name in off])  # fmt: skip
+    if "NOTFOUND" in peer_facts(binary).get("OpenMP_CXX_FLAGS", ""):
+        say("no OpenMP for this clang (libomp-dev of its version): the peer uses its own threads")
     call(["cmake", "--build", folder / "build", "--target", "llama-bench", "-j", str(jobs)])
     return binary
 
@@ -80,7 +82,7 @@ def build_peer(folder, jobs):
 def peer_facts(binary):
     """What the peer's build says of itself, as far as its cache is beside it."""
     cache = binary.parent.parent / "CMakeCache.txt"
-    wanted = ("CMAKE_CXX_COMPILER:", "CMAKE_BUILD_TYPE:", "GGML_NATIVE:", "GGML_OPENMP:",
+    wanted = ("CMAKE_CXX_COMPILER:", "CMAKE_BUILD_TYPE:", "GGML_NATIVE:", "GGML_OPENMP_ENABLED:",
               "OpenMP_CXX_FLAGS:", "GGML_CPU_REPACK:")  # fmt: skip
     facts = {}
     if cache.exists():
