@@ -41,7 +41,71 @@ void add_role(const std::string& role, SegmentWriter& out) {
   }
 }
 
+void add_content(const ChatMessage& message, SegmentWriter& out) {
+  if (!message.parts) return out.add_message(strip(message.content));
+  for (const ContentPart& part : *message.parts) {
+    if (part.is_image) {
+      out.add_template("<start_of_image>");
+    } else {
+      out.add_message(strip(part.text));
+    }
+  }
+}
+
+Result<std::string> system_text(const ChatMessage& message) {
+  if (!message.parts) return message.content;
+  if (message.parts->empty() || message.parts->front().is_image) {
+    return base::usage_error("messages: message 0 (system) is a list without a text in front");
+  }
+  return message.parts->front().text;
+}
+
+// Nothing for a kind of part that the format has no place for: the template passes over it.
+Result<std::optional<ContentPart>> part_from_json(const base::Json& json, size_t message) {
+  const auto is_text = [&](const char* key) {
+    return json.is_object() && json.contains(key) && json[key].is_string();
+  };
+  if (!is_text("type") || (json["type"] == "text" && !is_text("text"))) {
+    return base::usage_error(
+        "messages: message {} has a part {}, expected a type, and a text for type text", message,
+        base::dump_json(json));
+  }
+  if (json["type"] == "image") return std::optional(ContentPart{true, {}});
+  if (json["type"] == "text")
+    return std::optional(ContentPart{false, json["text"].get<std::string>()});
+  return std::optional<ContentPart>();
+}
+
 }  // namespace
+
+Result<std::vector<ChatMessage>> messages_from_json(const base::Json& json) {
+  if (!json.is_array()) {
+    return base::usage_error("messages: got {}, expected a list", json.type_name());
+  }
+  std::vector<ChatMessage> messages;
+  for (size_t i = 0; i < json.size(); ++i) {
+    const base::Json& entry = json[i];
+    if (!entry.is_object() || !entry.contains("role") || !entry["role"].is_string()) {
+      return base::usage_error("messages: message {} has no 'role' that is a text", i);
+    }
+    ChatMessage message{entry["role"].get<std::string>(), {}};
+    const base::Json content = entry.value("content", base::Json());
+    if (content.is_string()) {
+      message.content = content.get<std::string>();
+    } else if (content.is_array()) {
+      message.parts.emplace();
+      for (const base::Json& item : content) {
+        MB_ASSIGN(auto part, part_from_json(item, i));
+        if (part) message.parts->push_back(std::move(*part));
+      }
+    } else {
+      return base::usage_error("messages: message {} has content {}, expected a text or a list", i,
+                               content.type_name());
+    }
+    messages.push_back(std::move(message));
+  }
+  return messages;
+}
 
 std::string_view strip(std::string_view text) {
   while (!text.empty()) {
@@ -75,6 +139,10 @@ Result<std::vector<ChatSegment>> render_gemma3(std::span<const ChatMessage> mess
   SegmentWriter out;
   out.add_template("<bos>");
   const ChatMessage* system = messages[0].role == "system" ? &messages[0] : nullptr;
+  std::string prefix;
+  if (system) {
+    MB_ASSIGN(prefix, system_text(*system));
+  }
   const auto turns = messages.subspan(system ? 1 : 0);
   for (size_t i = 0; i < turns.size(); ++i) {
     const ChatMessage& turn = turns[i];
@@ -88,10 +156,10 @@ Result<std::vector<ChatSegment>> render_gemma3(std::span<const ChatMessage> mess
     add_role(turn.role, out);
     out.add_template("\n");
     if (i == 0 && system) {
-      out.add_message(system->content);
+      out.add_message(prefix);
       out.add_template("\n\n");
     }
-    out.add_message(strip(turn.content));
+    add_content(turn, out);
     out.add_template("<end_of_turn>\n");
   }
   if (options.add_generation_prompt) out.add_template("<start_of_turn>model\n");

@@ -5,20 +5,34 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "base/json.h"
 #include "markbase/result.h"
 #include "tokenizer/tokenizer.h"
 
 namespace markbase::tokenizer {
 
+// One part of a message that is given as a list.
+struct ContentPart {
+  bool is_image = false;
+  std::string text;  // of a text part
+};
+
 struct ChatMessage {
   std::string role;
   std::string content;
+  // In place of `content` where the message came as a list.
+  std::optional<std::vector<ContentPart>> parts = std::nullopt;
 };
+
+// A JSON list of {"role", "content"}, content a text or a list of {"type": "text", "text"} and
+// {"type": "image"}; parts of other types are left out. Errors (kUsage) name the message.
+Result<std::vector<ChatMessage>> messages_from_json(const base::Json& json);
 
 enum class SegmentOrigin : uint8_t { kTemplate, kMessage };
 
