@@ -462,5 +462,51 @@ TEST(CpuVectorOps, KvWriteReportsWhatDoesNotFit) {
   }
 }
 
+// --- sampling ---
+
+TEST(CpuVectorOps, SampleTakesEachRowWithItsOwnParameters) {
+  const int64_t rows = 5;
+  const int64_t vocab = 1000;
+  Noise noise(31);
+  const std::vector<float> logits = noise.normals(rows * vocab, 5.0F);
+  std::vector<ops::SamplingParams> params(rows);
+  for (size_t i = 0; i < params.size(); ++i) {
+    params[i].temperature = i % 2 == 0 ? 0.0F : 1.0F;
+    params[i].seed = i;
+  }
+  std::vector<int32_t> positions = positions_from(10, rows);
+  std::vector<int32_t> suppressed = {0, 999};
+  std::vector<ops::Candidate> scratch(static_cast<size_t>(rows * vocab));
+  for (const int threads : {1, 3}) {
+    base::ThreadPool pool(threads);
+    std::vector<float> x = logits;
+    std::vector<uint32_t> seen(static_cast<size_t>(rows) * 32, 0);
+    std::vector<int32_t> ids(static_cast<size_t>(rows), -1);
+    ops::SampleArgs args;
+    args.logits = view(x, {rows, vocab});
+    args.params = params.data();
+    args.positions = view(positions, {rows});
+    args.seen = make_view(seen.data(), DType::kU32, {rows, 32});
+    args.suppressed = view(suppressed, {2});
+    args.ids = view(ids, {rows});
+    args.scratch = scratch.data();
+    sample(generic(), pool, args);
+    for (int64_t i = 0; i < rows; ++i) {
+      const auto r = static_cast<size_t>(i);
+      const float* row = &logits[static_cast<size_t>(i * vocab)];
+      if (params[r].temperature == 0.0F) {
+        EXPECT_EQ(ids[r], std::max_element(row + 1, row + 999) - row);
+      } else {
+        std::vector<float> alone(row, row + vocab);
+        std::vector<uint32_t> alone_seen(32, 0);
+        EXPECT_EQ(ids[r], ops::sample_row(alone, params[r], positions[r], suppressed, alone_seen,
+                                          {scratch.data(), static_cast<size_t>(vocab)}));
+      }
+      const auto id = static_cast<size_t>(ids[r]);
+      EXPECT_EQ(seen[r * 32 + id / 32], 1u << (id % 32));
+    }
+  }
+}
+
 }  // namespace
 }  // namespace markbase::test

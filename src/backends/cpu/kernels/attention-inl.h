@@ -43,6 +43,18 @@ MB_INLINE int micro_tile(int left) {
   return left >= 4 ? 4 : left;
 }
 
+// With few queries the cache comes from memory at every step: asked for this far ahead, since the
+// arithmetic fills the window in which the processor would find out by itself (+25 % at 16,384
+// keys). Beyond the end of a block it does no harm.
+constexpr int kPrefetchBytes = 2048;
+constexpr int kPrefetchQueries = 4;
+template <int kQueries>
+MB_INLINE void prefetch(const void* p) {
+  if constexpr (kQueries <= kPrefetchQueries) {
+    __builtin_prefetch(static_cast<const char*>(p) + kPrefetchBytes);
+  }
+}
+
 template <KvStore kType>
 struct Stored {
   using Type = uint16_t;
@@ -105,6 +117,7 @@ MB_INLINE void score_groups(const SpanArgs& args, const float* packed, const uin
 #pragma GCC unroll 4
     for (int v = 0; v < kVectors; ++v) {
       k[v] = load_stored<kType>(keys + (v * head_dim + d) * kLanes);
+      prefetch<kQueries>(keys + (v * head_dim + d) * kLanes);
     }
 #pragma GCC unroll 12
     for (int q = 0; q < kQueries; ++q) {
@@ -198,6 +211,7 @@ MB_INLINE void add_values(const uint8_t* block_values, const float* weights, int
 #pragma GCC unroll 4
     for (int v = 0; v < kVectors; ++v) {
       x[v] = load_stored<kType>(values + (v * kBlockKeys + key) * kLanes);
+      prefetch<kQueries>(values + (v * kBlockKeys + key) * kLanes);
     }
 #pragma GCC unroll 12
     for (int q = 0; q < kQueries; ++q) {
