@@ -55,7 +55,7 @@ class CpuBackend : public ops::Backend {
   Result<std::unique_ptr<ops::PackedWeight>> pack(
       const quant::WeightView& weight, std::string_view name,
       base::FunctionRef<void(int64_t, int64_t)> on_rows_done) override {
-    MB_ASSIGN(auto packed, cpu::pack_weight(pool_, weight, name, on_rows_done));
+    MB_ASSIGN(auto packed, cpu::pack_weight(pool_, weight_arena_, weight, name, on_rows_done));
     return std::unique_ptr<ops::PackedWeight>(std::move(packed));
   }
   size_t packed_bytes(const quant::WeightView& weight) const override {
@@ -143,6 +143,7 @@ class CpuBackend : public ops::Backend {
   const CpuOptions options_;
   const cpu::LinearKernels& linear_kernels_;
   const cpu::VectorKernels& vector_kernels_;
+  cpu::WeightArena weight_arena_;
   base::AlignedBuffer linear_scratch_;
   base::AlignedBuffer vector_scratch_;
 };

@@ -345,13 +345,31 @@ size_t packed_weight_bytes(const quant::WeightView& weight) {
   return static_cast<size_t>(blocks * packed_block_bytes(packed_format(weight), weight.cols));
 }
 
+Result<WeightArena::Piece> WeightArena::take(size_t size_bytes) {
+  constexpr size_t kRegionBytes = size_t{32} << 20;
+  if (size_bytes > kRegionBytes / 4) {
+    MB_ASSIGN(base::AlignedBuffer own, base::AlignedBuffer::allocate(size_bytes));
+    auto region = std::make_shared<base::AlignedBuffer>(std::move(own));
+    std::byte* data = region->data();
+    return Piece{std::move(region), data, size_bytes};
+  }
+  if (region_ == nullptr || used_bytes_ + size_bytes > region_->size_bytes()) {
+    MB_ASSIGN(base::AlignedBuffer next, base::AlignedBuffer::allocate(kRegionBytes));
+    region_ = std::make_shared<base::AlignedBuffer>(std::move(next));
+    used_bytes_ = 0;
+  }
+  std::byte* data = region_->data() + used_bytes_;
+  used_bytes_ += static_cast<size_t>(round_up(static_cast<int64_t>(size_bytes), 64));
+  return Piece{region_, data, size_bytes};
+}
+
 Result<std::unique_ptr<CpuPackedWeight>> pack_weight(
-    base::ThreadPool& pool, const quant::WeightView& weight, std::string_view name,
-    base::FunctionRef<void(int64_t, int64_t)> on_rows_done) {
+    base::ThreadPool& pool, WeightArena& arena, const quant::WeightView& weight,
+    std::string_view name, base::FunctionRef<void(int64_t, int64_t)> on_rows_done) {
   const PackedFormat format = packed_format(weight);
-  MB_ASSIGN(base::AlignedBuffer buffer, base::AlignedBuffer::allocate(packed_weight_bytes(weight)));
+  MB_ASSIGN(WeightArena::Piece memory, arena.take(packed_weight_bytes(weight)));
   auto packed =
-      std::make_unique<CpuPackedWeight>(weight.rows, weight.cols, format, std::move(buffer));
+      std::make_unique<CpuPackedWeight>(weight.rows, weight.cols, format, std::move(memory));
   std::vector<RowParts> parts;
   for (int i = 0; i < pool.num_threads(); ++i) parts.emplace_back(weight, format);
   const int64_t num_blocks = packed->num_blocks();

@@ -30,34 +30,51 @@ int64_t packed_block_bytes(const PackedFormat& format, int64_t cols);
 // Bytes of the whole weight: what pack_weight() allocates.
 size_t packed_weight_bytes(const quant::WeightView& weight);
 
+// Memory for weights, carved from large regions: a small weight of its own mapping would stand on 4
+// KB pages, whose translations cost more than its arithmetic. A region lives as long as any weight
+// in it.
+class WeightArena {
+ public:
+  struct Piece {
+    std::shared_ptr<base::AlignedBuffer> region;
+    std::byte* data = nullptr;
+    size_t size_bytes = 0;
+  };
+  // 64-byte aligned and zero. Errors: kOutOfMemory. Not thread safe.
+  Result<Piece> take(size_t size_bytes);
+
+ private:
+  std::shared_ptr<base::AlignedBuffer> region_;
+  size_t used_bytes_ = 0;
+};
+
 class CpuPackedWeight : public ops::PackedWeight {
  public:
-  CpuPackedWeight(int64_t rows, int64_t cols, const PackedFormat& format,
-                  base::AlignedBuffer buffer)
-      : PackedWeight(rows, cols, buffer.size_bytes()),
+  CpuPackedWeight(int64_t rows, int64_t cols, const PackedFormat& format, WeightArena::Piece memory)
+      : PackedWeight(rows, cols, memory.size_bytes),
         format_(format),
         block_bytes_(packed_block_bytes(format, cols)),
-        buffer_(std::move(buffer)) {}
+        memory_(std::move(memory)) {}
 
   const PackedFormat& format() const { return format_; }
   int64_t block_bytes() const { return block_bytes_; }
   int64_t num_blocks() const { return (rows() + kBlockRows - 1) / kBlockRows; }
   uint8_t* block(int64_t idx) const {
-    return reinterpret_cast<uint8_t*>(buffer_.data()) + idx * block_bytes_;
+    return reinterpret_cast<uint8_t*>(memory_.data) + idx * block_bytes_;
   }
 
  private:
   PackedFormat format_;
   int64_t block_bytes_;
-  base::AlignedBuffer buffer_;
+  WeightArena::Piece memory_;
 };
 
 // Packs with all threads, in pieces; on_rows_done(begin, end) is called on this thread after each.
 // Errors: kOutOfMemory; kBadInput naming weight and row for a scale, an offset or a plain float
 // that is NaN or infinite.
 Result<std::unique_ptr<CpuPackedWeight>> pack_weight(
-    base::ThreadPool& pool, const quant::WeightView& weight, std::string_view name,
-    base::FunctionRef<void(int64_t, int64_t)> on_rows_done);
+    base::ThreadPool& pool, WeightArena& arena, const quant::WeightView& weight,
+    std::string_view name, base::FunctionRef<void(int64_t, int64_t)> on_rows_done);
 
 // out[k] = factor * w[row, k], w exactly as quant::decode_row gives it.
 void decode_packed_row(const CpuPackedWeight& weight, int64_t row, float factor, float* out);
