@@ -51,8 +51,8 @@ inline __attribute__((always_inline)) void dot_step(IVec (&acc)[kVecs], const IV
 #if defined(__AVXVNNI__)
   __asm__(
       "vpbroadcastd %[pair], %[factor]\n\t"
-      "{vex} vpdpwssd %[factor], %[w0], %[acc0]\n\t"
-      "{vex} vpdpwssd %[factor], %[w1], %[acc1]"
+      "%{vex%} vpdpwssd %[factor], %[w0], %[acc0]\n\t"
+      "%{vex%} vpdpwssd %[factor], %[w1], %[acc1]"
       : [acc0] "+x"(acc[0]), [acc1] "+x"(acc[1]), [factor] "=&x"(factor)
       : [w0] "x"(w[0]), [w1] "x"(w[1]), [pair] "m"(pair));
 #else
