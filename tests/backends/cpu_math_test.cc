@@ -128,5 +128,42 @@ TEST(CpuVectorMath, EveryLevelGivesTheSameBits) {
   }
 }
 
+// Rope's second half with all sines 1 is fma(b, cosine, a): here on operands whose sums fall
+// halfway between floats, are subnormal or cancel, where a product or sum rounded twice would show.
+TEST(CpuVectorMath, FusedProductRoundsOnceOnEveryLevel) {
+  constexpr int64_t kHalf = 1 << 16;
+  Noise noise(41);
+  const auto any_float = [&noise](uint32_t lowest_exponent, uint32_t num_exponents, uint32_t mask) {
+    const auto random = static_cast<uint64_t>((noise.uniform() + 1.0) * 0x1p51);
+    const auto mantissa = static_cast<uint32_t>(random) & 0x807fffffu & mask;
+    const auto exponent = lowest_exponent + static_cast<uint32_t>(random >> 32) % num_exponents;
+    return std::bit_cast<float>(mantissa | (exponent << 23));
+  };
+  for (int kind = 0; kind < 5; ++kind) {
+    std::vector<float> x(2 * kHalf);
+    std::vector<float> table(2 * kHalf, 1.0F);
+    for (int64_t i = 0; i < kHalf; ++i) {
+      const auto k = static_cast<size_t>(i);
+      float& a = x[k];
+      float& b = x[k + kHalf];
+      float& cosine = table[k];
+      const uint32_t mask = kind == 1 ? 0xfffff000u : kind == 2 ? 0xffff0000u : 0xffffffffu;
+      b = any_float(kind == 3 ? 60 : 120, 10, mask);
+      cosine = any_float(kind == 3 ? 40 : 120, 28, mask);
+      a = kind == 4 ? -b * cosine : any_float(kind == 3 ? 0 : 110, 30, mask);
+    }
+    for (const CpuIsa isa : levels_here()) {
+      std::vector<float> y = x;
+      vector_kernels(isa).rope(y.data(), table.data(), 2 * kHalf);
+      for (size_t i = 0; i < kHalf; ++i) {
+        const float exact = std::fma(x[i + kHalf], table[i], x[i]);
+        ASSERT_EQ(std::bit_cast<uint32_t>(y[i + kHalf]), std::bit_cast<uint32_t>(exact))
+            << backends::cpu_isa_name(isa) << " kind " << kind << ": " << x[i + kHalf] << " * "
+            << table[i] << " + " << x[i];
+      }
+    }
+  }
+}
+
 }  // namespace
 }  // namespace markbase::test

@@ -205,8 +205,36 @@ MB_INLINE F add(F a, F b) { MB_EACH_LANE(F, a.v[i] + b.v[i]); }
 MB_INLINE F sub(F a, F b) { MB_EACH_LANE(F, a.v[i] - b.v[i]); }
 MB_INLINE F mul(F a, F b) { MB_EACH_LANE(F, a.v[i] * b.v[i]); }
 MB_INLINE F div(F a, F b) { MB_EACH_LANE(F, a.v[i] / b.v[i]); }
-// Without fused instructions this is the C library's correctly rounded fmaf: slow and right.
-MB_INLINE F fma(F a, F b, F c) { MB_EACH_LANE(F, __builtin_fmaf(a.v[i], b.v[i], c.v[i])); }
+// Without fused instructions: in double the product is exact, and the sum rounded twice is the sum
+// rounded once unless the first rounding ended halfway between two floats, or the result is
+// subnormal. Those go, all sixteen together, to the C library's slow fmaf.
+typedef double Double2 __attribute__((vector_size(16)));
+typedef int32_t Int4 __attribute__((vector_size(16)));
+typedef int64_t Long2 __attribute__((vector_size(16)));
+MB_INLINE F fma(F a, F b, F c) {
+  F result;
+  Int4 doubtful = {0, 0, 0, 0};
+#pragma GCC unroll 8
+  for (int i = 0; i < kLanes; i += 2) {
+    const Double2 x = {a.v[i], a.v[i + 1]};
+    const Double2 y = {b.v[i], b.v[i + 1]};
+    const Double2 z = {c.v[i], c.v[i + 1]};
+    const Double2 sum = x * y + z;
+    // Of each double (low word, high word): the bits that a float drops, and exponent and mantissa.
+    const Int4 words =
+        reinterpret_cast<Int4>(sum) & Int4{0x1fffffff, 0x7fffffff, 0x1fffffff, 0x7fffffff};
+    doubtful |= words == Int4{0x10000000, -1, 0x10000000, -1};
+    doubtful |= (words > Int4{0x7fffffff, 0, 0x7fffffff, 0}) &  // not zero, and
+                (words < Int4{0, 0x38100000, 0, 0x38100000});   // below 2^-126
+    result.v[i] = static_cast<float>(sum[0]);
+    result.v[i + 1] = static_cast<float>(sum[1]);
+  }
+  const Long2 any = reinterpret_cast<Long2>(doubtful);
+  if (__builtin_expect((any[0] | any[1]) != 0, 0)) {
+    for (int i = 0; i < kLanes; ++i) result.v[i] = __builtin_fmaf(a.v[i], b.v[i], c.v[i]);
+  }
+  return result;
+}
 MB_INLINE F min(F a, F b) { MB_EACH_LANE(F, a.v[i] < b.v[i] ? a.v[i] : b.v[i]); }
 MB_INLINE F max(F a, F b) { MB_EACH_LANE(F, a.v[i] > b.v[i] ? a.v[i] : b.v[i]); }
 MB_INLINE I as_int(F a) { MB_EACH_LANE(I, bits_of(a.v[i])); }
