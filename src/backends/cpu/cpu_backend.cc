@@ -133,7 +133,7 @@ class CpuBackend : public ops::Backend {
 
  private:
   size_t linear_bytes(const ops::StepCapacity& capacity) const {
-    return cpu::linear_scratch_bytes(capacity, pool_.num_threads());
+    return cpu::linear_scratch_bytes(linear_kernels_, capacity, pool_.num_threads());
   }
   size_t vector_bytes(const ops::StepCapacity& capacity) const {
     return cpu::vector_scratch_bytes(capacity, pool_.num_threads());

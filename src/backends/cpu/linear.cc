@@ -50,13 +50,16 @@ struct Scratch {
   int8_t* tiles;
   uint8_t* threads;
 
-  static Scratch carve(base::Arena& arena, int64_t rows, int64_t cols, int num_threads) {
+  static Scratch carve(base::Arena& arena, int64_t rows, int64_t cols, int num_threads,
+                       bool with_tiles) {
     const int64_t groups = (rows + kTileGroup - 1) / kTileGroup;
     Scratch s{};
     s.threads = arena.take_array<uint8_t>(static_cast<size_t>(num_threads) * kLinearScratchBytes);
     s.rows =
         arena.take_array<uint8_t>(static_cast<size_t>(rows * activation_layout(cols).row_bytes));
-    s.tiles = arena.take_array<int8_t>(static_cast<size_t>(groups * tile_group_bytes(cols)));
+    if (with_tiles) {
+      s.tiles = arena.take_array<int8_t>(static_cast<size_t>(groups * tile_group_bytes(cols)));
+    }
     return s;
   }
 };
@@ -98,8 +101,9 @@ class Product {
     const int64_t tokens = args.x.dim(0);
     const int64_t cols = args.x.dim(1);
     base::Arena arena(context.scratch);
-    scratch_ = Scratch::carve(arena, tokens, cols, context.pool->num_threads());
     const LinearKernels& kernels = *context.kernels;
+    scratch_ =
+        Scratch::carve(arena, tokens, cols, context.pool->num_threads(), kernels.wants_tiles);
     const bool use_tiles = kernels.wants_tiles && tokens >= kernels.tiles_from_tokens;
     x_ = {activation_layout(cols), scratch_.rows, use_tiles ? scratch_.tiles : nullptr,
           tile_group_bytes(cols)};
@@ -188,14 +192,17 @@ const LinearKernels& linear_kernels(CpuIsa isa) {
   return linear_kernels_generic();
 }
 
-size_t linear_scratch_bytes(const ops::StepCapacity& capacity, int num_threads) {
+size_t linear_scratch_bytes(const LinearKernels& kernels, const ops::StepCapacity& capacity,
+                            int num_threads) {
   base::Arena counter;
-  Scratch::carve(counter, capacity.max_rows, capacity.max_linear_cols, num_threads);
+  Scratch::carve(counter, capacity.max_rows, capacity.max_linear_cols, num_threads,
+                 kernels.wants_tiles);
   return counter.used_bytes();
 }
 
 void linear(const LinearContext& context, const ops::LinearArgs& args) {
   if (args.x.dim(0) == 0) return;
+  MB_CHECK_MSG(!context.scratch.empty(), "plan() comes before the first step");
   Product(context, args).run();
 }
 

@@ -20,7 +20,8 @@ namespace markbase::backends::cpu {
 const LinearKernels& linear_kernels(CpuIsa isa);
 
 // Scratch of linear() for steps up to this size.
-size_t linear_scratch_bytes(const ops::StepCapacity& capacity, int num_threads);
+size_t linear_scratch_bytes(const LinearKernels& kernels, const ops::StepCapacity& capacity,
+                            int num_threads);
 
 // What linear() needs besides its arguments.
 struct LinearContext {

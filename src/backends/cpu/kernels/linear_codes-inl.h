@@ -58,10 +58,12 @@ inline void widen_scales(const uint8_t* from, int64_t groups, float* to) {
     store_f(to + i, kLoad(from + i * kBytes));
 }
 
-template <FVec (*kLoad)(const uint8_t*)>
+// scale = d * sub, or offset = -(dmin * submin) with the sign put on dmin: the same bits.
+template <FVec (*kLoad)(const uint8_t*), bool kNegative>
 inline void widen_sub_scales(const uint8_t* sub, const uint8_t* d, int64_t groups, float* to) {
   for (int v = 0; v < kVecs; ++v) {
-    const FVec factor = load_half(d + 2 * v * kLanes);
+    const FVec half = load_half(d + 2 * v * kLanes);
+    const FVec factor = kNegative ? negate(half) : half;
     for (int64_t g = 0; g < groups; ++g) {
       const int64_t at = g * kBlockRows + v * kLanes;
       store_f(to + at, mul_f(factor, kLoad(sub + at)));
@@ -91,15 +93,12 @@ inline void segment_scales(const GroupedFormat& f, const uint8_t* from, int64_t 
       widen_scales<load_e8m0, 1>(from, groups, to.scales);
       return;
     case ScaleCode::kSubSigned:
-      widen_sub_scales<load_i8>(from, from + entries, groups, to.scales);
+      widen_sub_scales<load_i8, false>(from, from + entries, groups, to.scales);
       return;
     case ScaleCode::kSubUnsigned: {
       const uint8_t* d = from + 2 * entries;
-      widen_sub_scales<load_u8>(from, d, groups, to.scales);
-      widen_sub_scales<load_u8>(from + entries, d + 2 * kBlockRows, groups, to.offsets);
-      for (int64_t i = 0; i < entries; i += kLanes) {
-        store_f(to.offsets + i, negate(load_f(to.offsets + i)));
-      }
+      widen_sub_scales<load_u8, false>(from, d, groups, to.scales);
+      widen_sub_scales<load_u8, true>(from + entries, d + 2 * kBlockRows, groups, to.offsets);
       return;
     }
   }
