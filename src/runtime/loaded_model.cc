@@ -19,16 +19,17 @@ double ms_since(std::chrono::steady_clock::time_point start) {
 
 Result<void> check_vocabulary(const LoadedModel& model) {
   const int64_t tokens = model.tokenizer->vocab_size();
-  if (tokens <= model.config.vocab_size) return {};
-  // Added tokens beyond the table are met in multimodal tokenizers: they cannot be embedded, so the
-  // engine refuses prompts that hold them.
-  constexpr int64_t kTolerated = 64;
-  if (tokens - model.config.vocab_size <= kTolerated) return {};
+  if (vocabulary_fits(tokens, model.config.vocab_size)) return {};
   return base::bad_input("{}: expected at most {} tokens (rows of the embedding table), got {}",
                          model.tokenizer->source(), model.config.vocab_size, tokens);
 }
 
 }  // namespace
+
+bool vocabulary_fits(int64_t tokens, int64_t table_rows) {
+  constexpr int64_t kTolerated = 64;
+  return tokens <= table_rows + kTolerated;
+}
 
 Result<void> check_options(const EngineOptions& options) {
   if (options.prefill_chunk_tokens < 1 || options.prefill_chunk_tokens > kMostChunkTokens) {

@@ -49,6 +49,11 @@ Result<model::TextWeights> load_weights(const formats::WeightSource& source,
                                         const model::WeightMap& map, ops::Backend& backend,
                                         const std::function<void(const Progress&)>& progress);
 
+// Whether a tokenizer of so many tokens goes with an embedding table of so many rows. A few added
+// tokens beyond the table are tolerated, as multimodal tokenizers have them: prompts that hold one
+// are refused.
+bool vocabulary_fits(int64_t tokens, int64_t table_rows);
+
 // Checks the options that need no model. Errors: kUsage.
 Result<void> check_options(const EngineOptions& options);
 

@@ -51,7 +51,7 @@ double worst_difference(std::span<const float> got, std::span<const float> expec
   return worst;
 }
 
-class TinyModel : public testing::TestWithParam<const char*> {
+class TinyModel : public ::testing::TestWithParam<const char*> {
  protected:
   std::string name() const { return GetParam(); }
   std::string model() const {
@@ -146,8 +146,8 @@ TEST_P(TinyModel, TraceEndsInTheSameLogits) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Files, TinyModel,
-                         testing::Values("tiny_gemma3_f32", "tiny_gemma3_bf16",
-                                         "tiny_gemma3_gguf"));
+                         ::testing::Values("tiny_gemma3_f32", "tiny_gemma3_bf16",
+                                           "tiny_gemma3_gguf"));
 
 TEST(TinyTrace, IntermediatesOfTheReference) {
   for (const std::string name : {"tiny_gemma3_f32", "tiny_gemma3_bf16"}) {

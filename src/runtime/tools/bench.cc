@@ -212,9 +212,9 @@ base::Json load_test(const LoadedModel& model) {
           {"tokens", 0},
           {"depth", 0},
           {"batch", 1},
-          {"tokens_per_s", {{"median", 0.0}, {"min", 0.0}, {"max", 0.0}}},
+          {"tokens_per_s", nullptr},
           {"bytes_read", model.weights.total_bytes()},
-          {"share_of_bandwidth", 0.0},
+          {"share_of_bandwidth", nullptr},
           {"load_ms", model.load_ms},
           {"bytes_per_s",
            seconds > 0 ? static_cast<double>(model.weights.total_bytes()) / seconds : 0.0}};

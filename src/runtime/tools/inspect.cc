@@ -147,8 +147,8 @@ Result<std::string> inspect_json(const std::string& path, const InspectOptions& 
   MB_ASSIGN(const ModelPath model_path, runtime::open_model_path(path));
   base::Json out = {{"path", model_path.path},
                     {"format", model_path.kind == PathKind::kGguf ? "gguf" : "safetensors"},
-                    {"architecture", nullptr},
-                    {"name", nullptr},
+                    {"architecture", ""},
+                    {"name", ""},
                     {"layers", base::Json::array()},
                     {"quantization", base::Json::array()},
                     {"tokenizer", nullptr},

@@ -85,7 +85,7 @@ void add_cache(const std::string& hf_home, std::vector<Entry>* entries) {
     if (!name.starts_with(kPrefix) || !folder_exists(path)) continue;
     name = name.substr(kPrefix.size());
     const size_t dashes = name.find("--");
-    if (dashes != std::string::npos) name.replace(dashes, 2, "/");
+    if (dashes != std::string::npos) name = name.substr(0, dashes) + "/" + name.substr(dashes + 2);
     const std::optional<fs::path> snapshot = snapshot_of(path);
     if (!snapshot) continue;
     if (const auto kind = kind_of_directory(*snapshot)) {

@@ -16,6 +16,8 @@ using model::Fault;
 using runtime::ModelPath;
 using runtime::PathKind;
 
+constexpr std::string_view kWeightSuffix = ".weight";
+
 bool all_finite(std::span<const float> values) {
   return std::all_of(values.begin(), values.end(), [](float v) { return std::isfinite(v); });
 }
@@ -116,7 +118,7 @@ class Verifier {
       return;
     }
     const int64_t tokens = (*tokenizer)->vocab_size();
-    if (table_rows > 0 && tokens > table_rows) {
+    if (table_rows > 0 && !runtime::vocabulary_fits(tokens, table_rows)) {
       faults_.push_back({"the tokenizer has more tokens than the embedding table has rows",
                          std::string((*tokenizer)->source()), fmt::format("at most {}", table_rows),
                          fmt::format("{}", tokens)});
@@ -129,20 +131,29 @@ class Verifier {
 
   // Every scale and every float, by decoding: a NaN or infinity in either shows in the values.
   void check_values(const formats::WeightSource& source, const formats::TensorInfo& tensor) {
-    const bool scale_or_bias = tensor.name.ends_with(".scales") || tensor.name.ends_with(".biases");
-    std::string module = tensor.name;
-    if (source.kind() == formats::FileKind::kSafetensors && module.ends_with(".weight")) {
-      module.resize(module.size() - std::string_view(".weight").size());
-    }
-    if (scale_or_bias || (!tensor.block_format && !module_is_affine(source, module))) return;
-    Result<quant::WeightView> view = source.weight(module);
-    if (!view.ok()) {
-      add_message(view.error().message);
+    quant::WeightView view;
+    if (tensor.block_format) {
+      // As the tensor stands, whatever its name and rank: rows of its last axis.
+      view.format = *tensor.block_format;
+      view.cols = tensor.shape.empty() ? 1 : tensor.shape.back();
+      view.rows = 1;
+      for (size_t i = 0; i + 1 < tensor.shape.size(); ++i) view.rows *= tensor.shape[i];
+      view.data = tensor.data;
+    } else if (tensor.name.ends_with(".weight")) {
+      const std::string module = tensor.name.substr(0, tensor.name.size() - kWeightSuffix.size());
+      if (source.find(module + ".scales") == nullptr) return;
+      Result<quant::WeightView> joined = source.weight(module);
+      if (!joined.ok()) {
+        add_message(joined.error().message);
+        return;
+      }
+      view = *joined;
+    } else {
       return;
     }
-    std::vector<float> row(static_cast<size_t>(view->cols));
-    for (int64_t i = 0; i < view->rows; ++i) {
-      quant::decode_row(*view, i, row);
+    std::vector<float> row(static_cast<size_t>(view.cols));
+    for (int64_t i = 0; i < view.rows; ++i) {
+      quant::decode_row(view, i, row);
       if (all_finite(row)) continue;
       const auto bad =
           std::find_if(row.begin(), row.end(), [](float v) { return !std::isfinite(v); });
@@ -153,10 +164,6 @@ class Verifier {
                          "finite values", std::isnan(*bad) ? "NaN" : "infinity"});
       return;  // one a tensor: the rest would only repeat it
     }
-  }
-
-  static bool module_is_affine(const formats::WeightSource& source, const std::string& module) {
-    return source.find(module + ".scales") != nullptr;
   }
 
   const ModelPath& path_;

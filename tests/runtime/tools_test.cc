@@ -1,0 +1,150 @@
+// The documents of inspect, verify, bench, perplexity and the naming of models.
+#include "markbase/tools.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+
+#include "base/json.h"
+#include "support/golden.h"
+#include "support/temp_dir.h"
+
+namespace markbase::tools {
+namespace {
+
+namespace fs = std::filesystem;
+using markbase::testing::golden_path;
+using markbase::testing::TempDir;
+
+base::Json parsed(const Result<std::string>& document) {
+  if (!document.ok()) {
+    ADD_FAILURE() << document.error().message;
+    return {};
+  }
+  return *base::parse_json(*document, "document");
+}
+
+void write(const fs::path& path, const std::string& text) {
+  fs::create_directories(path.parent_path());
+  std::ofstream(path) << text;
+}
+
+TEST(ResolveModel, PathsNamesAndTheCache) {
+  const TempDir temp;
+  const fs::path root = temp.path();
+  write(root / "models/alpha-q4.gguf", "x");
+  write(root / "models/beta/config.json", "{}");
+  write(root / "models/mmproj-alpha.gguf", "x");
+  write(root / "hf/hub/models--org--gamma/refs/main", "abc\n");
+  write(root / "hf/hub/models--org--gamma/snapshots/abc/config.json", "{}");
+  write(root / "hf/hub/models--org--gamma/snapshots/old/config.json", "{}");
+  const ModelPlaces places = {(root / "models").string(), (root / "hf").string()};
+  const auto path_of = [&](const std::string& name) {
+    const Result<std::string> path = resolve_model(name, places);
+    return path.ok() ? fs::relative(*path, root).string() : path.error().message;
+  };
+  EXPECT_EQ(path_of("alpha-q4"), "models/alpha-q4.gguf");
+  EXPECT_EQ(path_of("alpha-q4.gguf"), "models/alpha-q4.gguf");
+  EXPECT_EQ(path_of("beta"), "models/beta");
+  EXPECT_EQ(path_of("org/gamma"), "hf/hub/models--org--gamma/snapshots/abc");
+  EXPECT_EQ(path_of((root / "models/beta").string()), "models/beta");
+  const Result<std::string> missing = resolve_model("alpa-q4", places);
+  ASSERT_FALSE(missing.ok());
+  EXPECT_EQ(missing.error().code, ErrorCode::kBadInput);
+  EXPECT_NE(missing.error().message.find("\"alpha-q4\""), std::string::npos)
+      << missing.error().message;
+  EXPECT_NE(missing.error().message.find(places.models_dir), std::string::npos);
+  EXPECT_EQ(parsed(list_json(places)).size(), 3U);
+}
+
+TEST(Inspect, TinyModel) {
+  InspectOptions options;
+  options.tensors = true;
+  const base::Json json = parsed(inspect_json(golden_path("tiny_gemma3_gguf/tiny.gguf"), options));
+  EXPECT_EQ(json["architecture"], "gemma3_text");
+  EXPECT_EQ(json["layers"].size(), 7U);
+  EXPECT_EQ(json["layers"][5]["kind"], "full_attention");
+  EXPECT_EQ(json["unused"].size(), 0U);
+  EXPECT_EQ(json["faults"].size(), 0U);
+  EXPECT_TRUE(json["plan"]["fits"].get<bool>());
+  EXPECT_EQ(json["tokenizer"]["vocab_size"], 300);
+}
+
+TEST(Verify, WholeAndBroken) {
+  const std::string source = golden_path("tiny_gemma3_gguf/tiny.gguf");
+  const base::Json whole = parsed(verify_json(source, {}));
+  EXPECT_EQ(whole["faults"].size(), 0U) << whole.dump();
+  EXPECT_GT(whole["tensors"].get<int>(), 90);
+
+  // Weights without their tokenizer, and beside them a pointer that git-lfs never replaced.
+  const TempDir temp;
+  const fs::path directory = temp.path();
+  for (const char* file : {"config.json", "model.safetensors"}) {
+    fs::copy_file(golden_path(std::string("tiny_gemma3_f32/") + file), directory / file);
+  }
+  write(directory / "extra.bin",
+        "version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 1\n");
+  const base::Json broken = parsed(verify_json(directory.string(), {}));
+  EXPECT_EQ(broken["faults"].size(), 2U) << broken.dump();
+
+  // A configuration that contradicts the tensors: every one of them is named in one run.
+  std::string config = markbase::testing::read_file((directory / "config.json").string());
+  const std::string key = "\"intermediate_size\": 64";
+  ASSERT_NE(config.find(key), std::string::npos);
+  config.replace(config.find(key), key.size(), "\"intermediate_size\": 96");
+  write(directory / "config.json", config);
+  const base::Json contradicted = parsed(verify_json(directory.string(), {}));
+  EXPECT_EQ(contradicted["faults"].size(), 2U + 7U * 3U) << contradicted.dump();
+}
+
+TEST(Bench, TinyModel) {
+  EngineOptions engine;
+  engine.num_threads = 1;
+  BenchOptions options;
+  options.prefill_tokens = {20};
+  options.decode_tokens = 4;
+  options.depths = {0, 8};
+  options.batches = {1, 3};
+  options.repetitions = 1;
+  const base::Json json =
+      parsed(bench_json(golden_path("tiny_gemma3_gguf/tiny.gguf"), engine, options));
+  ASSERT_EQ(json["tests"].size(), 6U);
+  EXPECT_EQ(json["tests"][0]["kind"], "load");
+  EXPECT_EQ(json["tests"][1]["kind"], "prefill");
+  EXPECT_EQ(json["tests"][5]["batch"], 3);
+  EXPECT_EQ(json["tests"][5]["depth"], 8);
+  EXPECT_GT(json["tests"][5]["tokens_per_s"]["median"].get<double>(), 0);
+  EXPECT_GT(json["tests"][5]["bytes_read"].get<double>(), 0);
+}
+
+TEST(Perplexity, WindowsScoreEveryTokenOnceAndAgreeWithThemselves) {
+  EngineOptions engine_options;
+  engine_options.backend = BackendKind::kRef;
+  Result<Engine> engine = Engine::load(golden_path("tiny_gemma3_gguf/tiny.gguf"), engine_options);
+  ASSERT_TRUE(engine.ok()) << engine.error().message;
+  const std::string text = "the whale and the ship and the sea in the morning light on the water";
+  const TempDir temp;
+  PerplexityOptions options;
+  options.window_tokens = 16;
+  options.save_logits = temp.file("rows.npy");
+  const base::Json first = parsed(perplexity_json(*engine, text, options, {}));
+  const auto tokens = first["tokens"].get<int64_t>();
+  EXPECT_EQ(first["windows"].get<int64_t>(), (tokens + 14) / 15);
+  EXPECT_NEAR(first["perplexity"].get<double>(), std::exp(first["mean_nll"].get<double>()), 1e-9);
+  options.against = options.save_logits;
+  options.save_logits.clear();
+  const base::Json again = parsed(perplexity_json(*engine, text, options, {}));
+  EXPECT_LT(again["kl"]["max"].get<double>(), 1e-9);
+  EXPECT_EQ(again["top1_agreement"], 1.0);
+  options.stride_tokens = 5;
+  const base::Json strided = parsed(perplexity_json(*engine, text, options, {}));
+  EXPECT_EQ(strided["tokens"], tokens);
+  EXPECT_GT(strided["kl"]["max"].get<double>(), 1e-9);
+  options.stride_tokens = 16;
+  EXPECT_EQ(perplexity_json(*engine, text, options, {}).error().code, ErrorCode::kUsage);
+}
+
+}  // namespace
+}  // namespace markbase::tools
