@@ -4,7 +4,7 @@
 #include <cmath>
 #include <functional>
 
-#include "../tokenizer/tiny_vocabulary.h"
+#include "tiny_vocabulary.h"
 
 namespace markbase::tokenizer {
 namespace {

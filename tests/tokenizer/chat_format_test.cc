@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "../tokenizer/tiny_vocabulary.h"
+#include "tiny_vocabulary.h"
 
 namespace markbase::tokenizer {
 namespace {

@@ -3,8 +3,8 @@
 
 #include <cstdlib>
 
-#include "../tokenizer/tiny_vocabulary.h"
 #include "formats/gguf/gguf_file.h"
+#include "tiny_vocabulary.h"
 
 namespace markbase::tokenizer {
 namespace {

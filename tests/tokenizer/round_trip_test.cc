@@ -3,7 +3,7 @@
 
 #include <random>
 
-#include "../tokenizer/tiny_vocabulary.h"
+#include "tiny_vocabulary.h"
 #include "tokenizer/utf8.h"
 
 namespace markbase::tokenizer {

@@ -1,4 +1,4 @@
-#include "../tokenizer/tiny_vocabulary.h"
+#include "tiny_vocabulary.h"
 
 #include <gtest/gtest.h>
 
@@ -41,10 +41,14 @@ std::unique_ptr<TinyGguf> tiny_gguf() {
   }
   // Converters write the spaces of user-defined pieces as spaces.
   for (size_t id = 0; id < gguf->pieces.size(); ++id) {
-    std::string& piece = gguf->pieces[id];
-    for (size_t at; v.token_types[id] == 4 && (at = piece.find("\xE2\x96\x81")) != piece.npos;) {
-      piece.replace(at, 3, " ");
+    if (v.token_types[id] != 4) continue;
+    std::string spaced;
+    for (const char c : gguf->pieces[id]) {
+      // U+2581 is E2 96 81.
+      if (c == '\xE2') spaced.push_back(' ');
+      if (static_cast<unsigned char>(c) < 0x80) spaced.push_back(c);
     }
+    gguf->pieces[id] = spaced;
   }
   v.tokens.assign(gguf->pieces.begin(), gguf->pieces.end());
   return gguf;
