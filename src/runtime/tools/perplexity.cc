@@ -148,7 +148,8 @@ Result<std::string> perplexity_json(Engine& engine, std::string_view text,
   int64_t num_windows = 0;
   for (int64_t scored = 0; scored < count;) {
     const int64_t end = std::min(count, scored + (scored == 0 ? windows.size : windows.stride));
-    const int64_t begin = std::max<int64_t>(0, end - windows.size);
+    // Windows begin a stride apart; the last one is shorter rather than given more context.
+    const int64_t begin = std::max<int64_t>(0, scored - (windows.size - windows.stride));
     window.assign(1, bos);
     window.insert(window.end(), ids.begin() + begin, ids.begin() + end);
     // Row r foretells token begin + r; the last row foretells what no longer belongs to the window.
