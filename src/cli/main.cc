@@ -1,6 +1,8 @@
 // markbase COMMAND MODEL [options]
+#include <algorithm>
 #include <cstdio>
 #include <exception>
+#include <iterator>
 
 #include "base/error.h"
 #include "cli/cli.h"
@@ -36,8 +38,6 @@ int report(const Error& error) {
 }
 
 std::string version_text() {
-  std::string levels = base::dump_json(base::Json::array());
-  std::string cpu = "unknown";
   if (Result<std::string> version = tools::version_json(); version.ok()) {
     if (Result<base::Json> json = base::parse_json(*version, "version"); json.ok()) {
       return fmt::format("markbase {} ({}), {}, backends {}, CPU level {}\n", MARKBASE_VERSION,
@@ -70,6 +70,15 @@ int run(int argc, char** argv) {
   for (const std::string_view name : kNotYet) {
     if (!args.empty() && args[0] == name) {
       return report(base::usage_error("{}: this build does not have that command yet", name));
+    }
+  }
+
+  if (!args.empty() && !args[0].starts_with("-")) {
+    const bool known = std::any_of(std::begin(kCommands), std::end(kCommands),
+                                   [&](const Command& command) { return command.name == args[0]; });
+    if (!known) {
+      return report(
+          base::usage_error("'{}' is not a command. `markbase help` lists what there is", args[0]));
     }
   }
 

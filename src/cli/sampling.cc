@@ -22,7 +22,7 @@ Result<void> check_float(const std::optional<float>& value, const char* option, 
 
 void add_sampling_options(CLI::App& app, SamplingFlags& flags) {
   constexpr auto kMaxTokens = std::numeric_limits<int64_t>::max();
-  app.add_option("-n,--max-tokens", flags.max_tokens,
+  app.add_option("-n", flags.max_tokens,
                  "tokens at most (default: to a stop or the end of the context)")
       ->check(CLI::Range(int64_t{0}, kMaxTokens));
   app.add_option("--temperature", flags.temperature, "0 is greedy");
