@@ -27,22 +27,24 @@ class RequestHandle {
 
 struct ModelInfo {
   std::string path;
-  std::string architecture;       // "gemma3_text"
-  std::string backend;            // "cpu (avx2, 2 threads)"
+  std::string architecture;  // "gemma3_text"
+  std::string backend;       // "cpu (avx2, 2 threads)"
   int64_t vocab_size = 0;
-  int64_t context_tokens = 0;     // in this engine
-  bool has_chat_format = false;   // messages are understood
-  bool has_chat_template = false; // the files carry a template: `run` uses it unless told otherwise
+  int64_t context_tokens = 0;    // in this engine
+  bool has_chat_format = false;  // messages are understood
+  bool has_chat_template =
+      false;  // the files carry a template: `run` uses it unless told otherwise
   SamplingOptions sampling_defaults;
-  uint64_t weight_bytes = 0;          // packed, in memory
+  uint64_t weight_bytes = 0;            // packed, in memory
   uint64_t weight_bytes_per_token = 0;  // read for one decoded token
   double load_ms = 0;
 };
 
 // Row r of the logits; valid during the call only. Return an error to stop.
 using OnLogits = std::function<Result<void>(int64_t position, std::span<const float> row)>;
-// A named intermediate, float32 with its shape, outermost first: rows of positions. A prompt longer than a
-// prefill chunk shows each name once a chunk, in the order of positions. Valid during the call only.
+// A named intermediate, float32 with its shape, outermost first: rows of positions. A prompt longer
+// than a prefill chunk shows each name once a chunk, in the order of positions. Valid during the
+// call only.
 struct TraceTensor {
   std::string_view name;
   std::span<const int64_t> shape;
@@ -52,8 +54,8 @@ using OnTrace = std::function<Result<void>(const TraceTensor&)>;
 
 class Engine {
  public:
-  // path: a directory or a .gguf file. Errors: kBadInput (broken or unsupported file), kOutOfMemory (the plan
-  // is in the message), kUsage (an option this machine cannot honour).
+  // path: a directory or a .gguf file. Errors: kBadInput (broken or unsupported file), kOutOfMemory
+  // (the plan is in the message), kUsage (an option this machine cannot honour).
   static Result<Engine> load(const std::string& path, const EngineOptions& options);
   Engine(Engine&&) noexcept;
   Engine& operator=(Engine&&) noexcept;
@@ -61,8 +63,8 @@ class Engine {
 
   const ModelInfo& info() const;
 
-  // From any thread. on_event is called from the engine's thread, never under a lock the caller can need.
-  // Errors: kUsage for a parameter out of range or a prompt longer than the context.
+  // From any thread. on_event is called from the engine's thread, never under a lock the caller can
+  // need. Errors: kUsage for a parameter out of range or a prompt longer than the context.
   Result<std::shared_ptr<RequestHandle>> submit(Request request, OnEvent on_event);
   // submit and wait.
   Result<Completion> generate(Request request, OnEvent on_event = {});
@@ -72,8 +74,8 @@ class Engine {
 
   // Logits of every position (or the last only), after soft-cap, before any sampling.
   Result<void> logits(std::span<const int32_t> ids, bool last_only, const OnLogits& on_row);
-  // Runs the composed ops and shows every intermediate whose name matches the glob `only` ("*": all).
-  // `on_row` as in logits(); the rows equal those of logits() to the byte.
+  // Runs the composed ops and shows every intermediate whose name matches the glob `only` ("*":
+  // all). `on_row` as in logits(); the rows equal those of logits() to the byte.
   Result<void> trace(std::span<const int32_t> ids, const std::string& only, const OnTrace& on_trace,
                      const OnLogits& on_row);
 

@@ -24,15 +24,15 @@ enum class Severity { kDebug, kInfo, kWarning };
 
 struct EngineOptions {
   BackendKind backend = BackendKind::kAuto;
-  int num_threads = 0;             // 0: the cores this process may use
-  std::string cpu_isa = "auto";    // auto|generic|avx2|avxvnni|avx512|vnni|amx
-  int64_t context_tokens = 0;      // 0: the model's limit, or less where memory_bytes demands it
-  std::string kv = "auto";         // auto|f16|bf16|f32|q8; auto: f16, and f32 on the reference backend
+  int num_threads = 0;           // 0: the cores this process may use
+  std::string cpu_isa = "auto";  // auto|generic|avx2|avxvnni|avx512|vnni|amx
+  int64_t context_tokens = 0;    // 0: the model's limit, or less where memory_bytes demands it
+  std::string kv = "auto";  // auto|f16|bf16|f32|q8; auto: f16, and f32 on the reference backend
   int64_t prefill_chunk_tokens = 512;
-  uint64_t memory_bytes = 0;       // budget; 0: what the machine has free
-  std::string activations = "auto";  // auto|16|q8; auto: 16
-  std::function<void(const Progress&)> progress;             // from the loading thread, may be empty
-  std::function<void(Severity, std::string_view)> message;   // plans and warnings, may be empty
+  uint64_t memory_bytes = 0;                                // budget; 0: what the machine has free
+  std::string activations = "auto";                         // auto|16|q8; auto: 16
+  std::function<void(const Progress&)> progress;            // from the loading thread, may be empty
+  std::function<void(Severity, std::string_view)> message;  // plans and warnings, may be empty
 };
 
 struct SamplingOptions {
@@ -51,23 +51,23 @@ struct Message {
 
 // What to answer. Exactly one of ids, text, messages is used, in this order of preference.
 struct Request {
-  std::vector<int32_t> ids;        // as they are; no BOS is added
-  std::string text;                // plain continuation: BOS once, then the text
-  bool text_is_set = false;        // an empty text is a request too
-  bool parse_special = false;      // control-token spellings in `text` become tokens
-  std::vector<Message> messages;   // through the model's chat format
-  int64_t max_tokens = -1;         // -1: until a stop or the end of the context
+  std::vector<int32_t> ids;       // as they are; no BOS is added
+  std::string text;               // plain continuation: BOS once, then the text
+  bool text_is_set = false;       // an empty text is a request too
+  bool parse_special = false;     // control-token spellings in `text` become tokens
+  std::vector<Message> messages;  // through the model's chat format
+  int64_t max_tokens = -1;        // -1: until a stop or the end of the context
   SamplingOptions sampling;
-  std::vector<std::string> stop;   // stop strings, removed from the text; may straddle tokens
+  std::vector<std::string> stop;  // stop strings, removed from the text; may straddle tokens
   bool ignore_eos = false;
-  uint32_t answer_idx = 0;         // which of several answers to the same prompt (keys the random numbers)
+  uint32_t answer_idx = 0;  // which of several answers to the same prompt (keys the random numbers)
 };
 
 struct Timings {
   double load_ms = 0;
   int64_t prompt_tokens = 0;
   double prompt_ms = 0;
-  double ttft_ms = 0;       // from submit to the first token
+  double ttft_ms = 0;  // from submit to the first token
   int64_t generated_tokens = 0;
   double decode_ms = 0;     // from the first token to the last
   double tokens_per_s = 0;  // (generated_tokens - 1) / decode time
@@ -75,13 +75,14 @@ struct Timings {
 
 struct Completion {
   std::string text;
-  std::vector<int32_t> ids;         // generated, the stop id not included
+  std::vector<int32_t> ids;  // generated, the stop id not included
   std::vector<int32_t> prompt_ids;
-  std::string finish_reason;        // "stop", "length", "cancelled"
+  std::string finish_reason;  // "stop", "length", "cancelled"
   Timings timings;
 };
 
-// A piece of an answer as it comes; text never ends inside a character and never holds part of a stop string.
+// A piece of an answer as it comes; text never ends inside a character and never holds part of a
+// stop string.
 struct TokenEvent {
   std::string_view text;
   int32_t id = -1;

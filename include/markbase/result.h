@@ -11,11 +11,11 @@ namespace markbase {
 
 // What went wrong, by who has to act. The command line uses the numbers as exit codes.
 enum class ErrorCode : int {
-  kFailed = 1,        // the machine: disk, device, a closed pipe
-  kUsage = 2,         // an option or parameter out of range, or one that this model cannot honour
-  kBadInput = 3,      // a model or input file that is broken or unsupported
-  kOutOfMemory = 4,   // it does not fit in the memory there is
-  kCancelled = 130,   // interrupted by the user
+  kFailed = 1,       // the machine: disk, device, a closed pipe
+  kUsage = 2,        // an option or parameter out of range, or one that this model cannot honour
+  kBadInput = 3,     // a model or input file that is broken or unsupported
+  kOutOfMemory = 4,  // it does not fit in the memory there is
+  kCancelled = 130,  // interrupted by the user
 };
 
 // The message says what, where, what was expected and what was got, in one line.
@@ -27,7 +27,8 @@ struct Error {
 template <class T>
 class [[nodiscard]] Result {
  public:
-  Result(T value) : state_(std::in_place_index<0>, std::move(value)) {}    // NOLINT: implicit by design
+  Result(T value)
+      : state_(std::in_place_index<0>, std::move(value)) {}  // NOLINT: implicit by design
   Result(Error error) : state_(std::in_place_index<1>, std::move(error)) {}  // NOLINT
 
   bool ok() const { return state_.index() == 0; }
@@ -73,9 +74,9 @@ class [[nodiscard]] Result<void> {
 #define MB_CONCAT_INNER(a, b) a##b
 #define MB_CONCAT(a, b) MB_CONCAT_INNER(a, b)
 // Returns the error of a Result<void> (or any Result whose value is not needed) to the caller.
-#define MB_TRY(expression)                                     \
-  do {                                                         \
-    auto mb_try_result = (expression);                         \
+#define MB_TRY(expression)                                            \
+  do {                                                                \
+    auto mb_try_result = (expression);                                \
     if (!mb_try_result.ok()) return std::move(mb_try_result).error(); \
   } while (false)
 // MB_ASSIGN(auto x, f()): x takes the value, or the error is returned to the caller.

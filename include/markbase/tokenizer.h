@@ -26,8 +26,9 @@ class Tokenizer {
   // Errors: kUsage for an id outside the vocabulary.
   Result<std::string> decode(std::span<const int32_t> ids, bool skip_special) const;
 
-  // The prompt of a conversation in the model's chat format. Errors: kUsage where the format refuses the
-  // messages (roles that do not alternate), kBadInput where the model has no chat format.
+  // The prompt of a conversation in the model's chat format. Errors: kUsage where the format
+  // refuses the messages (roles that do not alternate), kBadInput where the model has no chat
+  // format.
   struct Prompt {
     std::string text;
     std::vector<int32_t> ids;

@@ -1,5 +1,5 @@
-// Looking into models and machines. Unstable: these signatures may change between minor versions; the JSON keys
-// only grow. Every function returns one JSON document as text.
+// Looking into models and machines. Unstable: these signatures may change between minor versions;
+// the JSON keys only grow. Every function returns one JSON document as text.
 #pragma once
 
 #include <cstdint>
@@ -18,16 +18,18 @@ namespace markbase::tools {
 Result<std::string> version_json();
 
 struct InspectOptions {
-  bool tensors = false;           // list every tensor
-  EngineOptions engine;           // for the memory plan
+  bool tensors = false;  // list every tensor
+  EngineOptions engine;  // for the memory plan
 };
 // {"path","format","architecture","name","layers":[{"kind","..."}],"quantization":[{"format","tensors","bytes"}],
 //  "tokenizer":{...},"template":"...","modalities":["text"],"unused":[{"name","why"}],"plan":{...},"config":{...}}
 Result<std::string> inspect_json(const std::string& path, const InspectOptions& options);
 
-// Reads everything and lists every fault: {"path","files","tensors","bytes","faults":[{"what","where","expected","got"}]}.
-// An Error only when nothing could be read at all.
-Result<std::string> verify_json(const std::string& path, const std::function<void(const Progress&)>& progress);
+// Reads everything and lists every fault:
+// {"path","files","tensors","bytes","faults":[{"what","where","expected","got"}]}. An Error only
+// when nothing could be read at all.
+Result<std::string> verify_json(const std::string& path,
+                                const std::function<void(const Progress&)>& progress);
 
 // {"cpu":{"model","level","levels":[{"name","supported","why_not"}],"cores",...},"memory":{...},"gpu":...,
 //  "bandwidth_gb_per_s","model":{plan}}. model_path may be empty.
@@ -42,16 +44,19 @@ struct BenchOptions {
 };
 // {"machine":{...},"model":{...},"tests":[{"kind":"prefill|decode|load","tokens","depth","batch",
 //  "tokens_per_s":{"median","min","max"},"bytes_read","share_of_bandwidth"}]}
-Result<std::string> bench_json(const std::string& path, const EngineOptions& engine, const BenchOptions& options);
+Result<std::string> bench_json(const std::string& path, const EngineOptions& engine,
+                               const BenchOptions& options);
 
 struct PerplexityOptions {
-  int64_t window_tokens = 0;      // --ctx; 0: as much as the model's context allows
-  int64_t stride_tokens = 0;      // --stride; 0: windows do not overlap
-  std::string save_logits;        // file to write log-probabilities to, or empty
-  std::string against;            // file to compare with, or empty
+  int64_t window_tokens = 0;  // --ctx; 0: as much as the model's context allows
+  int64_t stride_tokens = 0;  // --stride; 0: windows do not overlap
+  std::string save_logits;    // file to write log-probabilities to, or empty
+  std::string against;        // file to compare with, or empty
 };
-// BOS, then the text. {"perplexity","standard_error","tokens","mean_nll",...,"kl":{"mean","p99","max"},"top1_agreement"}
-Result<std::string> perplexity_json(Engine& engine, std::string_view text, const PerplexityOptions& options,
+// BOS, then the text.
+// {"perplexity","standard_error","tokens","mean_nll",...,"kl":{"mean","p99","max"},"top1_agreement"}
+Result<std::string> perplexity_json(Engine& engine, std::string_view text,
+                                    const PerplexityOptions& options,
                                     const std::function<void(const Progress&)>& progress);
 
 // Names a model path: a path as it is, an entry of `models_dir`, or org/name in `hf_home`.

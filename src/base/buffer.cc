@@ -20,7 +20,8 @@ constexpr size_t kHugePageBytes = size_t{2} << 20;
 Result<AlignedBuffer> AlignedBuffer::allocate(size_t size_bytes) {
   AlignedBuffer buffer;
   if (size_bytes == 0) return buffer;
-  void* memory = mmap(nullptr, size_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  void* memory =
+      mmap(nullptr, size_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (memory == MAP_FAILED) {
     return out_of_memory("could not allocate {} bytes: {}", size_bytes, std::strerror(errno));
   }

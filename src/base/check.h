@@ -3,13 +3,14 @@
 
 namespace markbase::base {
 // Prints where and why to stderr and aborts.
-[[noreturn]] void check_failed(const char* file, int line, const char* condition, const char* message);
+[[noreturn]] void check_failed(const char* file, int line, const char* condition,
+                               const char* message);
 }  // namespace markbase::base
 
-#define MB_CHECK_MSG(condition, message)                                                      \
-  do {                                                                                        \
-    if (!(condition)) [[unlikely]]                                                            \
-      ::markbase::base::check_failed(__FILE__, __LINE__, #condition, message);                \
+#define MB_CHECK_MSG(condition, message)                                       \
+  do {                                                                         \
+    if (!(condition)) [[unlikely]]                                             \
+      ::markbase::base::check_failed(__FILE__, __LINE__, #condition, message); \
   } while (false)
 #define MB_CHECK(condition) MB_CHECK_MSG(condition, "")
 #ifdef NDEBUG

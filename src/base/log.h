@@ -1,4 +1,5 @@
-// A log that is handed in, never global. Messages go to a sink (stderr by default at the command line).
+// A log that is handed in, never global. Messages go to a sink (stderr by default at the command
+// line).
 #pragma once
 
 #include <fmt/format.h>

@@ -33,7 +33,9 @@ struct alignas(64) ChunkRange {
   std::atomic<uint64_t> packed{0};
 
   static uint64_t pack(uint32_t begin, uint32_t end) { return (uint64_t{begin} << 32) | end; }
-  void assign(uint32_t begin, uint32_t end) { packed.store(pack(begin, end), std::memory_order_relaxed); }
+  void assign(uint32_t begin, uint32_t end) {
+    packed.store(pack(begin, end), std::memory_order_relaxed);
+  }
 
   bool pop_front(uint32_t* chunk) {
     uint64_t word = packed.load(std::memory_order_relaxed);
@@ -72,8 +74,9 @@ struct ThreadPool::State {
 
   using Body = FunctionRef<void(int64_t, int)>;
 
-  // The gate: job number << 17 | open bit | number of workers inside. A worker enters only while its job
-  // is open, so a worker that the system wakes late never holds up (or touches) a finished job.
+  // The gate: job number << 17 | open bit | number of workers inside. A worker enters only while
+  // its job is open, so a worker that the system wakes late never holds up (or touches) a finished
+  // job.
   static constexpr uint64_t kOpen = uint64_t{1} << 16;
   static constexpr uint64_t kInsideMask = kOpen - 1;
   static constexpr int kJobShift = 17;
@@ -144,7 +147,8 @@ struct ThreadPool::State {
     }
     std::unique_lock lock(mutex);
     num_sleeping.fetch_add(1, std::memory_order_seq_cst);
-    wake.wait(lock, [&] { return stopping.load(std::memory_order_acquire) || has_new_job(seen_job); });
+    wake.wait(lock,
+              [&] { return stopping.load(std::memory_order_acquire) || has_new_job(seen_job); });
     num_sleeping.fetch_sub(1, std::memory_order_seq_cst);
     return !stopping.load(std::memory_order_acquire);
   }

@@ -18,10 +18,10 @@ class ThreadPool {
 
   int num_threads() const;
 
-  // Calls body(chunk_idx, thread_idx) once for each chunk in [0, num_chunks) and returns when all are
-  // done. Which thread takes which chunk is not fixed, so results may depend on the chunk alone.
-  // Workers spin for some microseconds, then sleep; a thread that the system holds up loses its
-  // remaining chunks to the others. Allocates nothing. One job at a time; not re-entrant.
+  // Calls body(chunk_idx, thread_idx) once for each chunk in [0, num_chunks) and returns when all
+  // are done. Which thread takes which chunk is not fixed, so results may depend on the chunk
+  // alone. Workers spin for some microseconds, then sleep; a thread that the system holds up loses
+  // its remaining chunks to the others. Allocates nothing. One job at a time; not re-entrant.
   void run(int64_t num_chunks, FunctionRef<void(int64_t chunk_idx, int thread_idx)> body);
 
  private:

@@ -10,8 +10,8 @@ namespace markbase::ops {
 //   visible keys j: max(0, p - window + 1) <= j <= p     (window = 0: all j <= p)
 //   y[t, h] = sum_j softmax_j(scale * q[t, h] . k[j, g]) * v[j, g]
 // All keys up to p are in the cache when the op starts (the step's own included).
-// q, y: [T, num_heads, head_dim] f32 contiguous in the last two axes; positions, sequences: [T] i32.
-// Rows of one sequence stand together with ascending positions.
+// q, y: [T, num_heads, head_dim] f32 contiguous in the last two axes; positions, sequences: [T]
+// i32. Rows of one sequence stand together with ascending positions.
 struct AttentionArgs {
   tensor::TensorView q;
   tensor::TensorView positions;

@@ -1,13 +1,15 @@
 // What a device can do. The model is written once over this interface.
 //
-// Memory: activations live in the backend's memory; step arguments (ids, positions, tables) are written by
-// `upload` before a step and results read by `download` after it. Inside a step nothing is allocated, nothing
-// is read back and nothing waits, so a step can be captured as one graph and replayed.
+// Memory: activations live in the backend's memory; step arguments (ids, positions, tables) are
+// written by `upload` before a step and results read by `download` after it. Inside a step nothing
+// is allocated, nothing is read back and nothing waits, so a step can be captured as one graph and
+// replayed.
 //
-// Ops enqueue in order; on a CPU they are done when the call returns. Same input, same bits: no op's row
-// depends on the other rows, on threads, or on the instruction set chosen.
+// Ops enqueue in order; on a CPU they are done when the call returns. Same input, same bits: no
+// op's row depends on the other rows, on threads, or on the instruction set chosen.
 //
-// A fused op has a composed default made of the plain ones; a backend that overrides it gives the same bits.
+// A fused op has a composed default made of the plain ones; a backend that overrides it gives the
+// same bits.
 #pragma once
 
 #include <cstddef>
@@ -42,19 +44,19 @@ class DeviceBuffer {
 
 // The largest step that will come: what scratch memory is planned from.
 struct StepCapacity {
-  int64_t max_rows = 1;       // tokens in a step
+  int64_t max_rows = 1;         // tokens in a step
   int64_t max_linear_cols = 0;  // widest K of any weight
   int64_t max_heads = 0;
   int64_t max_head_dim = 0;
-  int64_t max_context = 0;    // keys a row can see
+  int64_t max_context = 0;  // keys a row can see
 };
 
 class Backend {
  public:
   virtual ~Backend() = default;
 
-  virtual std::string_view name() const = 0;         // "cpu", "ref", "cuda"
-  virtual std::string description() const = 0;       // kernel set in use, for people
+  virtual std::string_view name() const = 0;    // "cpu", "ref", "cuda"
+  virtual std::string description() const = 0;  // kernel set in use, for people
   virtual tensor::Device device() const = 0;
 
   // Memory (zeroed). Errors: kOutOfMemory.
@@ -64,16 +66,18 @@ class Backend {
   // Waits until all that was enqueued is done.
   virtual void synchronize() = 0;
 
-  // A weight enters once. `on_rows_done(begin_row, end_row)` is told (on the calling thread) which source rows will
-  // not be read again, so that their pages can be released while packing goes on. Errors: kOutOfMemory, kBadInput for a
-  // format this backend cannot compute with or a scale that is NaN or infinite.
+  // A weight enters once. `on_rows_done(begin_row, end_row)` is told (on the calling thread) which
+  // source rows will not be read again, so that their pages can be released while packing goes on.
+  // Errors: kOutOfMemory, kBadInput for a format this backend cannot compute with or a scale that
+  // is NaN or infinite.
   virtual Result<std::unique_ptr<PackedWeight>> pack(
       const quant::WeightView& weight, std::string_view name,
       base::FunctionRef<void(int64_t begin_row, int64_t end_row)> on_rows_done) = 0;
   // Bytes pack() will keep for this weight, for the plan.
   virtual size_t packed_bytes(const quant::WeightView& weight) const = 0;
 
-  // Allocates the scratch for steps up to this size. Called once before the first step, again to grow.
+  // Allocates the scratch for steps up to this size. Called once before the first step, again to
+  // grow.
   virtual Result<void> plan(const StepCapacity& capacity) = 0;
   virtual size_t plan_bytes(const StepCapacity& capacity) const = 0;
 

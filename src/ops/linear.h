@@ -14,17 +14,17 @@ struct LinearTarget {
   tensor::TensorView y;
 };
 
-// x: [T, K] f32, rows may be strided; every weight has K columns. Several weights share one x (q, k, v;
-// gate and up), so that what is done to x is done once. Each row of x gives the same bits whatever T,
-// the other targets, threads or chunking.
+// x: [T, K] f32, rows may be strided; every weight has K columns. Several weights share one x (q,
+// k, v; gate and up), so that what is done to x is done once. Each row of x gives the same bits
+// whatever T, the other targets, threads or chunking.
 struct LinearArgs {
   tensor::TensorView x;
   std::span<const LinearTarget> targets;
 };
 void check(const LinearArgs& args);
 
-// y = weight . (gelu_tanh(gate) * up): the down product of a gated MLP. gate, up: [T, K] f32; the composed
-// default overwrites gate with the product of the two, a fused form may leave it alone.
+// y = weight . (gelu_tanh(gate) * up): the down product of a gated MLP. gate, up: [T, K] f32; the
+// composed default overwrites gate with the product of the two, a fused form may leave it alone.
 struct GatedLinearArgs {
   tensor::TensorView gate;
   tensor::TensorView up;

@@ -5,8 +5,9 @@
 
 namespace markbase::ops {
 
-// x, y: [rows, width] f32, rows may be strided, y may be x. weight: [width] f32, or data == nullptr for a
-// norm without weight. The weight is used as it is: a model whose files hold w - 1 adds the one at load.
+// x, y: [rows, width] f32, rows may be strided, y may be x. weight: [width] f32, or data == nullptr
+// for a norm without weight. The weight is used as it is: a model whose files hold w - 1 adds the
+// one at load.
 struct RmsNormArgs {
   tensor::TensorView x;
   tensor::TensorView weight;
@@ -16,9 +17,10 @@ struct RmsNormArgs {
 void check(const RmsNormArgs& args);
 
 // residual += rms_norm(x, post_weight); y = rms_norm(residual, next_weight).
-// The end of one sub-layer and the start of the next in one pass. Gives the bits of its composition.
-// x, residual, y: [rows, width] f32; y may be x, neither may be residual. next_weight.data == nullptr with
-// y.data == nullptr: only the residual is updated; the composed default then overwrites x with its norm.
+// The end of one sub-layer and the start of the next in one pass. Gives the bits of its
+// composition. x, residual, y: [rows, width] f32; y may be x, neither may be residual.
+// next_weight.data == nullptr with y.data == nullptr: only the residual is updated; the composed
+// default then overwrites x with its norm.
 struct AddRmsNormArgs {
   tensor::TensorView x;
   tensor::TensorView post_weight;

@@ -11,9 +11,9 @@ namespace markbase::ops {
 //   x'[k]              = x[k] cos(angle) - x[k + head_dim/2] sin(angle)
 //   x'[k + head_dim/2] = x[k + head_dim/2] cos(angle) + x[k] sin(angle)
 // x: [T, heads, head_dim] f32 contiguous in the last two axes, in place. positions: [T] i32 >= 0.
-// table: [num_positions, head_dim] f32, row p = cos(angle) for each k, then sin(angle) for each k, made by
-// rope_table(): the same table for every backend, so no backend needs sin or cos. positions[t] must be
-// below num_positions.
+// table: [num_positions, head_dim] f32, row p = cos(angle) for each k, then sin(angle) for each k,
+// made by rope_table(): the same table for every backend, so no backend needs sin or cos.
+// positions[t] must be below num_positions.
 struct RopeArgs {
   tensor::TensorView x;
   tensor::TensorView positions;
@@ -21,12 +21,13 @@ struct RopeArgs {
 };
 void check(const RopeArgs& args);
 
-// Fills rows [begin, end) of a table in host memory. angle = float32(p) * inv_freq[k] in float32, as the
-// reference does; its sine and cosine are then exact to the last bit or so (computed in double).
-// inv_freq: [head_dim / 2].
+// Fills rows [begin, end) of a table in host memory. angle = float32(p) * inv_freq[k] in float32,
+// as the reference does; its sine and cosine are then exact to the last bit or so (computed in
+// double). inv_freq: [head_dim / 2].
 void fill_rope_table(std::span<const float> inv_freq, int64_t begin, int64_t end, float* table);
 
-// The head norm, then rope: x = rope(rms_norm(x over head_dim, weight)). x: [T, heads, head_dim] f32 in place.
+// The head norm, then rope: x = rope(rms_norm(x over head_dim, weight)). x: [T, heads, head_dim]
+// f32 in place.
 struct NormRopeArgs {
   tensor::TensorView x;
   tensor::TensorView weight;  // [head_dim] f32

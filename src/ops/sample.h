@@ -1,8 +1,9 @@
 // Choosing the next token from logits.
 //
-// Order, as in transformers: suppressed ids, repetition penalty over prompt and answer, temperature, top-k,
-// top-p, min-p, then one draw. Ties go to the lower id. The draw is Philox4x32-10 keyed by seed, with the
-// counter (answer index, position), so it depends on nothing else in the batch.
+// Order, as in transformers: suppressed ids, repetition penalty over prompt and answer,
+// temperature, top-k, top-p, min-p, then one draw. Ties go to the lower id. The draw is
+// Philox4x32-10 keyed by seed, with the counter (answer index, position), so it depends on nothing
+// else in the batch.
 #pragma once
 
 #include <cstdint>
@@ -24,9 +25,9 @@ struct SamplingParams {
 };
 
 // logits: [rows, vocab] f32, overwritten. params: host or device array of `rows` SamplingParams.
-// positions: [rows] i32, position of the token being chosen. seen: [rows, ceil(vocab / 32)] u32 bitmap of
-// ids in prompt and answer; the chosen id is added. suppressed: [n] i32 or empty. ids: [rows] i32 out.
-// scratch: planned by sample_scratch_bytes(rows, vocab), in the backend's memory.
+// positions: [rows] i32, position of the token being chosen. seen: [rows, ceil(vocab / 32)] u32
+// bitmap of ids in prompt and answer; the chosen id is added. suppressed: [n] i32 or empty. ids:
+// [rows] i32 out. scratch: planned by sample_scratch_bytes(rows, vocab), in the backend's memory.
 struct SampleArgs {
   tensor::TensorView logits;
   const SamplingParams* params = nullptr;
@@ -45,18 +46,18 @@ struct Candidate {
   float value;
 };
 
-// One row on the host, for backends whose memory the host can read, and for tests. Returns the chosen id,
-// or -1 where there is nothing to choose: a NaN or +infinity among the logits, or all of them -infinity
-// (the caller reports it). Candidates stand by falling logit, ties by id, so a tie at the border of top-k
-// or top-p keeps the lower ids. The draw takes the first whose cumulative probability exceeds
-// u = (53 bits of philox4x32(seed, answer_idx, position)) / 2^53. The chosen id is added to `seen`.
-// `candidates` has room for the whole vocabulary. Allocates nothing.
+// One row on the host, for backends whose memory the host can read, and for tests. Returns the
+// chosen id, or -1 where there is nothing to choose: a NaN or +infinity among the logits, or all of
+// them -infinity (the caller reports it). Candidates stand by falling logit, ties by id, so a tie
+// at the border of top-k or top-p keeps the lower ids. The draw takes the first whose cumulative
+// probability exceeds u = (53 bits of philox4x32(seed, answer_idx, position)) / 2^53. The chosen id
+// is added to `seen`. `candidates` has room for the whole vocabulary. Allocates nothing.
 int32_t sample_row(std::span<float> logits, const SamplingParams& params, int32_t position,
                    std::span<const int32_t> suppressed, std::span<uint32_t> seen,
                    std::span<Candidate> candidates);
 
-// The distribution that sample_row draws from: probabilities of the kept ids, highest first (greedy: one id
-// with 1). Returns how many; 0 where there is nothing to choose. Same arguments.
+// The distribution that sample_row draws from: probabilities of the kept ids, highest first
+// (greedy: one id with 1). Returns how many; 0 where there is nothing to choose. Same arguments.
 int64_t sampling_distribution(std::span<float> logits, const SamplingParams& params,
                               std::span<const int32_t> suppressed, std::span<const uint32_t> seen,
                               std::span<Candidate> candidates);

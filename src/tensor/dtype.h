@@ -7,15 +7,46 @@
 
 namespace markbase::tensor {
 
-enum class DType : uint8_t { kF32, kF16, kBF16, kF64, kF8E4M3, kF8E5M2, kI8, kU8, kI16, kU16, kI32, kU32, kI64, kU64, kBool };
+enum class DType : uint8_t {
+  kF32,
+  kF16,
+  kBF16,
+  kF64,
+  kF8E4M3,
+  kF8E5M2,
+  kI8,
+  kU8,
+  kI16,
+  kU16,
+  kI32,
+  kU32,
+  kI64,
+  kU64,
+  kBool
+};
 
 // Bytes of one element.
 constexpr size_t dtype_bytes(DType dtype) {
   switch (dtype) {
-    case DType::kF64: case DType::kI64: case DType::kU64: return 8;
-    case DType::kF32: case DType::kI32: case DType::kU32: return 4;
-    case DType::kF16: case DType::kBF16: case DType::kI16: case DType::kU16: return 2;
-    case DType::kF8E4M3: case DType::kF8E5M2: case DType::kI8: case DType::kU8: case DType::kBool: return 1;
+    case DType::kF64:
+    case DType::kI64:
+    case DType::kU64:
+      return 8;
+    case DType::kF32:
+    case DType::kI32:
+    case DType::kU32:
+      return 4;
+    case DType::kF16:
+    case DType::kBF16:
+    case DType::kI16:
+    case DType::kU16:
+      return 2;
+    case DType::kF8E4M3:
+    case DType::kF8E5M2:
+    case DType::kI8:
+    case DType::kU8:
+    case DType::kBool:
+      return 1;
   }
   return 0;
 }
@@ -23,21 +54,36 @@ constexpr size_t dtype_bytes(DType dtype) {
 // The name safetensors uses: "F32", "BF16", "F8_E4M3", ...
 constexpr std::string_view dtype_name(DType dtype) {
   switch (dtype) {
-    case DType::kF32: return "F32";
-    case DType::kF16: return "F16";
-    case DType::kBF16: return "BF16";
-    case DType::kF64: return "F64";
-    case DType::kF8E4M3: return "F8_E4M3";
-    case DType::kF8E5M2: return "F8_E5M2";
-    case DType::kI8: return "I8";
-    case DType::kU8: return "U8";
-    case DType::kI16: return "I16";
-    case DType::kU16: return "U16";
-    case DType::kI32: return "I32";
-    case DType::kU32: return "U32";
-    case DType::kI64: return "I64";
-    case DType::kU64: return "U64";
-    case DType::kBool: return "BOOL";
+    case DType::kF32:
+      return "F32";
+    case DType::kF16:
+      return "F16";
+    case DType::kBF16:
+      return "BF16";
+    case DType::kF64:
+      return "F64";
+    case DType::kF8E4M3:
+      return "F8_E4M3";
+    case DType::kF8E5M2:
+      return "F8_E5M2";
+    case DType::kI8:
+      return "I8";
+    case DType::kU8:
+      return "U8";
+    case DType::kI16:
+      return "I16";
+    case DType::kU16:
+      return "U16";
+    case DType::kI32:
+      return "I32";
+    case DType::kU32:
+      return "U32";
+    case DType::kI64:
+      return "I64";
+    case DType::kU64:
+      return "U64";
+    case DType::kBool:
+      return "BOOL";
   }
   return "?";
 }

@@ -20,7 +20,8 @@ std::string_view cpu_isa_name(CpuIsa isa);
 std::span<const CpuIsa> all_cpu_isas();
 // nullopt for an unknown name.
 std::optional<CpuIsa> parse_cpu_isa(std::string_view name);
-// What this machine (CPU and operating system) can run; for AMX also asks the kernel for the tile state.
+// What this machine (CPU and operating system) can run; for AMX also asks the kernel for the tile
+// state.
 bool cpu_supports(CpuIsa isa);
 // Why not, for people: "the CPU lacks avx512_vnni". Empty when supported.
 std::string cpu_isa_obstacle(CpuIsa isa);

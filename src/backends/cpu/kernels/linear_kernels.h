@@ -23,13 +23,13 @@ namespace markbase::backends::cpu {
 enum : int64_t {
   kBlockRows = 16,
   kSegment = 256,
-  kSpanSegments = 4,               // segments in a span of 1,024
-  kUnit = 32,                      // K of every grouped format is a multiple of this
-  kGroupLevels = 4,                // group sizes 16, 32, 64, 128
-  kTileTokens = 256,               // most rows of x that one kernel call keeps sums for
-  kTileGroup = 8,                  // rows of x in one AMX tile (as 8 rows of hi, 8 of lo)
-  kTileDepth = 64,                 // K of one AMX tile
-  kLinearScratchBytes = 128 << 10, // of one thread
+  kSpanSegments = 4,                // segments in a span of 1,024
+  kUnit = 32,                       // K of every grouped format is a multiple of this
+  kGroupLevels = 4,                 // group sizes 16, 32, 64, 128
+  kTileTokens = 256,                // most rows of x that one kernel call keeps sums for
+  kTileGroup = 8,                   // rows of x in one AMX tile (as 8 rows of hi, 8 of lo)
+  kTileDepth = 64,                  // K of one AMX tile
+  kLinearScratchBytes = 128 << 10,  // of one thread
 };
 
 enum class CodeKind : uint8_t { k2, k3, k4, k5, k6, k8, kTable4 };
