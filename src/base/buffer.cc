@@ -17,7 +17,7 @@ constexpr size_t kHugePageBytes = size_t{2} << 20;
 
 }  // namespace
 
-Result<AlignedBuffer> AlignedBuffer::allocate(size_t size_bytes) {
+Result<AlignedBuffer> AlignedBuffer::allocate(size_t size_bytes, Pages pages) {
   AlignedBuffer buffer;
   if (size_bytes == 0) return buffer;
   void* memory =
@@ -25,7 +25,9 @@ Result<AlignedBuffer> AlignedBuffer::allocate(size_t size_bytes) {
   if (memory == MAP_FAILED) {
     return out_of_memory("could not allocate {} bytes: {}", size_bytes, std::strerror(errno));
   }
-  if (size_bytes >= kHugePageBytes) madvise(memory, size_bytes, MADV_HUGEPAGE);
+  if (size_bytes >= kHugePageBytes) {
+    madvise(memory, size_bytes, pages == Pages::kHuge ? MADV_HUGEPAGE : MADV_NOHUGEPAGE);
+  }
   buffer.data_ = static_cast<std::byte*>(memory);
   buffer.size_bytes_ = size_bytes;
   buffer.mapped_bytes_ = size_bytes;

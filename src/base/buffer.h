@@ -12,9 +12,13 @@ namespace markbase::base {
 // nothing until touched and go back to the system on destruction.
 class AlignedBuffer {
  public:
+  // kHuge asks the kernel for pages of 2 MiB: quicker to stream through, but a whole one is taken
+  // when its first byte is touched. For memory that is used in full.
+  enum class Pages { kNormal, kHuge };
+
   AlignedBuffer() = default;
   // Errors: kOutOfMemory with the size asked for.
-  static Result<AlignedBuffer> allocate(size_t size_bytes);
+  static Result<AlignedBuffer> allocate(size_t size_bytes, Pages pages = Pages::kNormal);
   AlignedBuffer(AlignedBuffer&& other) noexcept;
   AlignedBuffer& operator=(AlignedBuffer&& other) noexcept;
   AlignedBuffer(const AlignedBuffer&) = delete;

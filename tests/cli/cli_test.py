@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Drives the real binary as a user does: exit codes, messages, JSON documents, files.
 
-  cli_test.py MARKBASE_BINARY SOURCE_DIR
+  cli_test.py MARKBASE_BINARY SOURCE_DIR [TEST...]
 
 The parts that need a model take it from MARKBASE_TEST_MODEL (scripts/test.sh sets it) and are skipped without.
 """
@@ -300,6 +300,28 @@ class WithModel(unittest.TestCase):
         _, err = process.communicate(timeout=300)
         self.assertEqual(process.returncode, 130, err)
 
+    def test_peak_anonymous_memory(self):
+        # Weights are repacked while the file's own pages are given back: what the process owns stays close to
+        # the packed weights. Sampled, so the true peak may be missed, never exceeded.
+        plan = json.loads(run("inspect", MODEL, "--json")[1])["plan"]
+        process = subprocess.Popen([BINARY, "run", MODEL, *SMALL, "-p", "One", "-n", "8", "--temperature", "0", "-q"],
+                                   stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        peak = 0
+        while process.poll() is None:
+            try:
+                status = pathlib.Path(f"/proc/{process.pid}/status").read_text()
+            except OSError:
+                break
+            for line in status.splitlines():
+                if line.startswith("RssAnon:"):
+                    peak = max(peak, int(line.split()[1]) * 1024)
+            time.sleep(0.002)
+        self.assertEqual(process.wait(), 0)
+        self.assertGreater(peak, plan["weight_bytes"] // 2, "the sampling saw the load")
+        print(f"peak RssAnon {peak / 1e6:.1f} MB, packed weights {plan['weight_bytes'] / 1e6:.1f} MB, "
+              f"ratio {peak / plan['weight_bytes']:.3f}")
+        self.assertLess(peak, 1.15 * plan["weight_bytes"])
+
     def test_perplexity(self):
         with tempfile.TemporaryDirectory() as folder:
             text = pathlib.Path(folder, "t.txt")
@@ -319,4 +341,4 @@ class WithModel(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    unittest.main(argv=[sys.argv[0]], verbosity=2)
+    unittest.main(argv=[sys.argv[0], *sys.argv[3:]], verbosity=2)

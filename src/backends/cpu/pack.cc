@@ -348,13 +348,15 @@ size_t packed_weight_bytes(const quant::WeightView& weight) {
 Result<WeightArena::Piece> WeightArena::take(size_t size_bytes) {
   constexpr size_t kRegionBytes = size_t{32} << 20;
   if (size_bytes > kRegionBytes / 4) {
-    MB_ASSIGN(base::AlignedBuffer own, base::AlignedBuffer::allocate(size_bytes));
+    MB_ASSIGN(base::AlignedBuffer own,
+              base::AlignedBuffer::allocate(size_bytes, base::AlignedBuffer::Pages::kHuge));
     auto region = std::make_shared<base::AlignedBuffer>(std::move(own));
     std::byte* data = region->data();
     return Piece{std::move(region), data, size_bytes};
   }
   if (region_ == nullptr || used_bytes_ + size_bytes > region_->size_bytes()) {
-    MB_ASSIGN(base::AlignedBuffer next, base::AlignedBuffer::allocate(kRegionBytes));
+    MB_ASSIGN(base::AlignedBuffer next,
+              base::AlignedBuffer::allocate(kRegionBytes, base::AlignedBuffer::Pages::kHuge));
     region_ = std::make_shared<base::AlignedBuffer>(std::move(next));
     used_bytes_ = 0;
   }

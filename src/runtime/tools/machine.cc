@@ -43,7 +43,8 @@ std::string cpu_model_name() {
 }
 
 Result<BandwidthProbe> BandwidthProbe::create(base::ThreadPool& pool) {
-  MB_ASSIGN(auto buffer, base::AlignedBuffer::allocate(kProbeBytes));
+  MB_ASSIGN(auto buffer,
+            base::AlignedBuffer::allocate(kProbeBytes, base::AlignedBuffer::Pages::kHuge));
   // Untouched pages would all be the one zero page.
   std::memset(buffer.data(), 1, buffer.size_bytes());
   return BandwidthProbe(pool, std::move(buffer));
