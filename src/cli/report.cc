@@ -13,6 +13,11 @@ std::string scalar_text(const base::Json& value) {
   if (value.is_number_float()) return fmt::format("{:.6g}", value.get<double>());
   if (value.is_null()) return "-";
   if (value.is_boolean()) return value.get<bool>() ? "yes" : "no";
+  if (value.is_object() && value.contains("median") && value.contains("min") &&
+      value.contains("max")) {
+    return fmt::format("{} ({} to {})", scalar_text(value["median"]), scalar_text(value["min"]),
+                       scalar_text(value["max"]));
+  }
   return base::dump_json(value);
 }
 
