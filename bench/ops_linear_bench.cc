@@ -160,12 +160,25 @@ int run(const Options& options) {
 
 int main(int argc, char** argv) {
   markbase::Options options;
-  for (int i = 1; i + 1 < argc; i += 2) {
+  bool understood = argc % 2 == 1;
+  for (int i = 1; i + 1 < argc && understood; i += 2) {
     const std::string name = argv[i];
-    if (name == "--isa")
-      options.isa = markbase::backends::parse_cpu_isa(argv[i + 1]).value_or(options.isa);
-    if (name == "--threads") options.threads = std::atoi(argv[i + 1]);
-    if (name == "--filter") options.filter = argv[i + 1];
+    if (name == "--isa") {
+      const auto isa = markbase::backends::parse_cpu_isa(argv[i + 1]);
+      understood = isa.has_value() && markbase::backends::cpu_supports(*isa);
+      options.isa = isa.value_or(options.isa);
+    } else if (name == "--threads") {
+      options.threads = std::atoi(argv[i + 1]);
+      understood = options.threads >= 1 && options.threads <= 256;
+    } else if (name == "--filter") {
+      options.filter = argv[i + 1];
+    } else {
+      understood = false;
+    }
+  }
+  if (!understood) {
+    std::fprintf(stderr, "usage: ops_linear_bench [--isa NAME] [--threads N] [--filter TEXT]\n");
+    return 2;
   }
   return markbase::run(options);
 }
