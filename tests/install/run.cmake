@@ -8,7 +8,7 @@ function(run)
 endfunction()
 file(REMOVE_RECURSE "${WORK}")
 run(${CMAKE_COMMAND} --install "${BUILD}" --prefix "${WORK}/prefix")
-run(${CMAKE_COMMAND} -S "${SOURCE}/consumer" -B "${WORK}/build" "-DCMAKE_PREFIX_PATH=${WORK}/prefix"
+run(${CMAKE_COMMAND} -G "${GENERATOR}" -S "${SOURCE}/consumer" -B "${WORK}/build" "-DCMAKE_PREFIX_PATH=${WORK}/prefix"
   "-DCMAKE_CXX_COMPILER=${COMPILER}")
 run(${CMAKE_COMMAND} --build "${WORK}/build")
 run("${WORK}/build/consumer")
