@@ -116,6 +116,8 @@ tools::ModelPlaces model_places() {
 }
 
 Result<std::string> model_path(const SharedOptions& shared) {
+  // Commands that load no engine refuse what this build cannot honour all the same.
+  MB_TRY(engine_options(shared));
   return tools::resolve_model(shared.model, model_places());
 }
 

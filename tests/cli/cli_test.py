@@ -78,6 +78,8 @@ class Usage(unittest.TestCase):
             self.check(2, [command], command)
         for option in ["--mmproj", "--draft"]:
             self.check(2, ["run", "x.gguf", "-p", "a", option, "f"], option)
+            for command in ["tokenize", "template", "verify", "inspect"]:
+                self.check(2, [command, "x.gguf", option, "f"], option)
         self.check(2, ["run", "x.gguf", "-p", "a", "--json-schema", "f"], "--json-schema")
 
     def test_unknown_model_names_the_nearest(self):
