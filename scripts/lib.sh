@@ -21,7 +21,7 @@ need_packages() {
     die "apt-get could not install: ${missing[*]}"
 }
 
-BUILD_PACKAGES=(ca-certificates cmake g++ git libcli11-dev libfmt-dev libspdlog-dev ninja-build nlohmann-json3-dev
+BUILD_PACKAGES=(ca-certificates cmake g++ git libcli11-dev libfmt-dev libspdlog-dev libxxhash-dev ninja-build nlohmann-json3-dev
                 python3 python3-pip)
 
 jobs() { nproc; }

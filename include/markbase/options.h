@@ -13,7 +13,8 @@ namespace markbase {
 
 enum class BackendKind { kAuto, kCpu, kCuda, kRef };
 
-// One step of something that takes a while: "packing", done and total in bytes.
+// One step of something that takes a while ("packing", "reading packed weights", "keeping"), done
+// and total in bytes.
 struct Progress {
   std::string_view what;
   uint64_t done_bytes = 0;
@@ -29,8 +30,11 @@ struct EngineOptions {
   int64_t context_tokens = 0;    // 0: the model's limit, or less where memory_bytes demands it
   std::string kv = "auto";  // auto|f16|bf16|f32|q8; auto: f16, and f32 on the reference backend
   int64_t prefill_chunk_tokens = 512;
-  uint64_t memory_bytes = 0;                                // budget; 0: what the machine has free
-  std::string activations = "auto";                         // auto|16|q8; auto: 16
+  uint64_t memory_bytes = 0;         // budget; 0: what the machine has free
+  std::string activations = "auto";  // auto|16|q8; auto: 16
+  // Keep the packed weights in a file beside the model (as large as they are) and read them from it
+  // the next time. A file that does not belong to the model is made anew.
+  bool repack_cache = false;
   std::function<void(const Progress&)> progress;            // from the loading thread, may be empty
   std::function<void(Severity, std::string_view)> message;  // plans and warnings, may be empty
 };

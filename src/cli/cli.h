@@ -25,6 +25,7 @@ struct SharedOptions {
   std::string cpu_isa = "auto";
   std::string kv = "auto";
   std::string activations = "auto";
+  std::string repack_cache = "off";
   std::string memory;
   std::string mmproj;
   std::string draft;

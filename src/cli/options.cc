@@ -63,6 +63,9 @@ void add_shared_options(CLI::App& app, SharedOptions& shared, ModelArgument mode
                  "memory budget: N, NMiB or NGiB; refuse rather than swap");
   app.add_option("--activations", shared.activations, "precision of activations in products")
       ->check(CLI::IsMember({"auto", "16", "q8"}));
+  app.add_option("--repack-cache", shared.repack_cache,
+                 "on: keep packed weights in a file beside the model, for a quicker start")
+      ->check(CLI::IsMember({"on", "off"}));
   app.add_option("--mmproj", shared.mmproj, "projector file for pictures and sound");
   app.add_option("--draft", shared.draft, "a drafter for speculative decoding");
   app.add_option("--log-level", shared.log_level, "what is said on stderr")
@@ -98,6 +101,7 @@ Result<EngineOptions> engine_options(const SharedOptions& shared) {
   options.kv = shared.kv;
   options.prefill_chunk_tokens = shared.prefill_chunk_tokens;
   options.activations = shared.activations;
+  options.repack_cache = shared.repack_cache == "on";
   if (!shared.memory.empty()) {
     MB_ASSIGN(options.memory_bytes, parse_memory(shared.memory));
   }

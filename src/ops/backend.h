@@ -76,6 +76,19 @@ class Backend {
   // Bytes pack() will keep for this weight, for the plan.
   virtual size_t packed_bytes(const quant::WeightView& weight) const = 0;
 
+  // For keeping packed weights in a file. The name of the layout, another one whenever the bytes
+  // for the same weight change; empty: this backend's weights are not kept.
+  virtual std::string packed_layout() const { return {}; }
+  // The packed_bytes() of a weight, readable by the host.
+  virtual std::span<const std::byte> packed_content(const PackedWeight&) const { return {}; }
+  // A weight from its packed_content(), which `read` puts into the span it is given; `weight` is
+  // asked for its shape and type only. Errors: kOutOfMemory, those of `read`.
+  virtual Result<std::unique_ptr<PackedWeight>> restore(
+      const quant::WeightView& weight, base::FunctionRef<Result<void>(std::span<std::byte>)> read) {
+    (void)weight, (void)read;
+    return Error{ErrorCode::kFailed, "this backend keeps no packed weights in files"};
+  }
+
   // Allocates the scratch for steps up to this size. Called once before the first step, again to
   // grow.
   virtual Result<void> plan(const StepCapacity& capacity) = 0;

@@ -89,8 +89,7 @@ Result<std::unique_ptr<LoadedModel>> load_model(const std::string& path,
                     fmt::format("context shortened to {} tokens of {} to fit in memory",
                                 runner.context_tokens, model->config.max_position_embeddings));
   }
-  MB_ASSIGN(model->weights,
-            load_weights(*source, model->config, map, *model->backend.backend, options.progress));
+  MB_ASSIGN(model->weights, load_weights(*source, model->config, map, model->backend, options));
   MB_TRY(model->make_runner(runner));
   model->load_ms = ms_since(start);
   return model;

@@ -41,13 +41,13 @@ struct LoadedModel {
 Result<std::unique_ptr<LoadedModel>> load_model(const std::string& path,
                                                 const EngineOptions& options);
 
-// Packs every weight of the map. Progress is told in bytes of the files; source pages are released
-// as they are packed. Errors: kBadInput (unsupported type, broken scale, file truncated meanwhile),
-// kOutOfMemory.
+// Packs every weight of the map, or takes it from the repack cache where options allow one and it
+// fits. Progress is told in bytes of the files; source pages are released as they are packed.
+// Errors: kBadInput (unsupported type, broken scale, file truncated meanwhile), kOutOfMemory.
 Result<model::TextWeights> load_weights(const formats::WeightSource& source,
                                         const model::TextConfig& config,
-                                        const model::WeightMap& map, ops::Backend& backend,
-                                        const std::function<void(const Progress&)>& progress);
+                                        const model::WeightMap& map, const BackendHandle& backend,
+                                        const EngineOptions& options);
 
 // Whether a tokenizer of so many tokens goes with an embedding table of so many rows. A few added
 // tokens beyond the table are tolerated, as multimodal tokenizers have them: prompts that hold one

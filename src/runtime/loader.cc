@@ -1,10 +1,14 @@
 // Weights from the file into the backend, tensor by tensor.
 #include <algorithm>
+#include <filesystem>
+#include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/buffer.h"
 #include "base/error.h"
 #include "runtime/loaded_model.h"
+#include "runtime/repack_cache.h"
 
 namespace markbase::runtime {
 namespace {
@@ -25,15 +29,19 @@ std::span<const std::byte> rows_of(std::span<const std::byte> bytes, int64_t row
 class Loader {
  public:
   Loader(const formats::WeightSource& source, const model::TextConfig& config,
-         const model::WeightMap& map, ops::Backend& backend,
+         const model::WeightMap& map, const BackendHandle& backend,
          const std::function<void(const Progress&)>& progress)
-      : source_(source), map_(map), backend_(backend), progress_(progress) {
+      : source_(source),
+        map_(map),
+        backend_(*backend.backend),
+        pool_(*backend.pool),
+        progress_(progress) {
     weights_.layers.resize(static_cast<size_t>(config.num_hidden_layers));
     weights_.embed_scale = map.embed_scale;
     for (const model::MappedWeight& weight : map.weights) total_bytes_ += source_bytes(weight.view);
   }
 
-  Result<model::TextWeights> run() {
+  Result<model::TextWeights> pack_all() {
     MB_TRY(load_norms());
     for (size_t i = 0; i < map_.weights.size(); ++i) {
       const model::MappedWeight& weight = map_.weights[i];
@@ -42,6 +50,22 @@ class Loader {
       MB_TRY(pack(weight));
     }
     // Zeros that stood for pages that vanished must not become weights.
+    MB_TRY(source_.check_intact());
+    return std::move(weights_);
+  }
+
+  // The same weights from a cache.
+  Result<model::TextWeights> restore_all(const RepackCache& cache) {
+    what_ = "reading packed weights";
+    MB_TRY(load_norms());
+    for (const model::MappedWeight& weight : map_.weights) {
+      if (weight.is_vector) continue;
+      MB_ASSIGN(*weights_.matrix_slot(weight.id, weight.layer),
+                backend_.restore(weight.view, [&](std::span<std::byte> content) {
+                  return cache.read(weight.name, content, pool_);
+                }));
+      tell(source_bytes(weight.view));
+    }
     MB_TRY(source_.check_intact());
     return std::move(weights_);
   }
@@ -108,25 +132,74 @@ class Loader {
 
   void tell(uint64_t more_bytes) {
     done_bytes_ += more_bytes;
-    if (progress_) progress_({"packing", done_bytes_, total_bytes_});
+    if (progress_) progress_({what_, done_bytes_, total_bytes_});
   }
 
   const formats::WeightSource& source_;
   const model::WeightMap& map_;
   ops::Backend& backend_;
+  base::ThreadPool& pool_;
   const std::function<void(const Progress&)>& progress_;
   model::TextWeights weights_;
+  std::string_view what_ = "packing";
   uint64_t done_bytes_ = 0;
   uint64_t total_bytes_ = 0;
 };
+
+void tell_user(const EngineOptions& options, Severity severity, const std::string& text) {
+  if (options.message) options.message(severity, text);
+}
+
+// What a model is packed from and where its cache stands.
+struct CachePlace {
+  std::string path;
+  RepackKey key;
+};
+
+Result<model::TextWeights> restore_weights(
+    const CachePlace& place, const formats::WeightSource& source, const model::TextConfig& config,
+    const model::WeightMap& map, const BackendHandle& backend, const EngineOptions& options) {
+  MB_ASSIGN(const RepackCache cache, RepackCache::open(place.path, place.key));
+  return Loader(source, config, map, backend, options.progress).restore_all(cache);
+}
+
+void keep_weights(const CachePlace& place, const model::WeightMap& map, model::TextWeights& weights,
+                  const BackendHandle& backend, const EngineOptions& options) {
+  std::vector<NamedContent> contents;
+  for (const model::MappedWeight& weight : map.weights) {
+    if (weight.is_vector) continue;
+    contents.push_back({weight.name, backend.backend->packed_content(
+                                         **weights.matrix_slot(weight.id, weight.layer))});
+  }
+  uint64_t total_bytes = 0;
+  for (const NamedContent& content : contents) total_bytes += content.bytes.size();
+  const Result<void> written =
+      write_repack_cache(place.path, place.key, contents, *backend.pool, [&](uint64_t done_bytes) {
+        if (options.progress) options.progress({"keeping", done_bytes, total_bytes});
+      });
+  if (!written.ok()) return tell_user(options, Severity::kWarning, written.error().message);
+  tell_user(options, Severity::kInfo, "packed weights kept in " + place.path);
+}
 
 }  // namespace
 
 Result<model::TextWeights> load_weights(const formats::WeightSource& source,
                                         const model::TextConfig& config,
-                                        const model::WeightMap& map, ops::Backend& backend,
-                                        const std::function<void(const Progress&)>& progress) {
-  return Loader(source, config, map, backend, progress).run();
+                                        const model::WeightMap& map, const BackendHandle& backend,
+                                        const EngineOptions& options) {
+  Loader loader(source, config, map, backend, options.progress);
+  const std::string layout = backend.backend->packed_layout();
+  if (!options.repack_cache || layout.empty()) return loader.pack_all();
+  MB_ASSIGN(const RepackKey key, repack_key(source, map, layout));
+  const CachePlace place = {repack_path(source, layout), key};
+  if (std::filesystem::exists(place.path)) {
+    auto restored = restore_weights(place, source, config, map, backend, options);
+    if (restored.ok() || restored.error().code == ErrorCode::kOutOfMemory) return restored;
+    tell_user(options, Severity::kWarning, "packing again: " + restored.error().message);
+  }
+  MB_ASSIGN(model::TextWeights weights, loader.pack_all());
+  keep_weights(place, map, weights, backend, options);
+  return weights;
 }
 
 }  // namespace markbase::runtime

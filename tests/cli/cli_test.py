@@ -6,6 +6,7 @@
 The parts that need a model take it from MARKBASE_TEST_MODEL (scripts/test.sh sets it) and are skipped without.
 """
 import array
+import hashlib
 import json
 import os
 import pathlib
@@ -22,6 +23,8 @@ BINARY = sys.argv[1]
 SOURCE = pathlib.Path(sys.argv[2])
 MODEL = os.environ.get("MARKBASE_TEST_MODEL", "")
 SMALL = ["--ctx", "2048"]
+# 600 tokens and some.
+LONG_TEXT = (SOURCE / "tests/golden/texts/emma.txt").read_text()[:2800]
 
 
 def run(*args, stdin="", env=None, timeout=600):
@@ -164,23 +167,59 @@ class WithModel(unittest.TestCase):
         self.assertEqual(len(answers), 1)
 
     def test_logits_bytes(self):
+        text = LONG_TEXT[:320]  # more tokens than one chunk of 64
+        levels = [l["name"] for l in json.loads(run("doctor", "--json")[1])["cpu"]["levels"] if l["supported"]]
+        variants = [["--threads", n] for n in (1, 2, 3, 7)] + [["--prefill-chunk", n] for n in (1, 7, 64, 512)]
+        variants += [["--cpu-isa", level] for level in levels]
         with tempfile.TemporaryDirectory() as folder:
             blobs = set()
-            levels = [l["name"] for l in json.loads(run("doctor", "--json")[1])["cpu"]["levels"] if l["supported"]]
-            variants = [["--threads", n] for n in (1, 3)] + [["--prefill-chunk", n] for n in (1, 7)]
-            variants += [["--cpu-isa", level] for level in levels]
             for variant in variants:
                 path = pathlib.Path(folder, "l.npy")
-                code, _, err = run("logits", MODEL, *SMALL, "-p", "Once upon a time there was", "--out", path, *variant)
+                code, _, err = run("logits", MODEL, *SMALL, "-p", text, "--out", path, *variant)
                 self.assertEqual(code, 0, err)
-                blobs.add(path.read_bytes())
+                blobs.add(hashlib.sha256(path.read_bytes()).hexdigest())
             self.assertEqual(len(blobs), 1)
             shape, values = read_npy(path)
+            self.assertGreater(shape[0], 64)
             last = pathlib.Path(folder, "last.npy")
-            run("logits", MODEL, *SMALL, "-p", "Once upon a time there was", "--last", "--out", last)
+            run("logits", MODEL, *SMALL, "-p", text, "--last", "--out", last)
             last_shape, last_values = read_npy(last)
             self.assertEqual(last_shape, (1, shape[1]))
             self.assertEqual(last_values, values[-shape[1]:])
+
+    def test_last_logits_beyond_the_window(self):
+        # More than the 512 tokens that a sliding layer sees, cut in chunks that end anywhere.
+        variants = [["--prefill-chunk", n] for n in (7, 64, 100, 511, 512)] + [["--threads", 7, "--prefill-chunk", 64]]
+        with tempfile.TemporaryDirectory() as folder:
+            blobs = set()
+            for variant in variants:
+                path = pathlib.Path(folder, "l.npy")
+                code, _, err = run("logits", MODEL, "-q", "--ctx", 1024, "-p", LONG_TEXT, "--last", "--out", path, *variant)
+                self.assertEqual(code, 0, err)
+                blobs.add(path.read_bytes())
+            self.assertEqual(len(blobs), 1)
+
+    def test_repack_cache(self):
+        with tempfile.TemporaryDirectory() as folder:
+            model = pathlib.Path(folder, "model.gguf")
+            model.symlink_to(MODEL)
+            cache = pathlib.Path(folder, "model.gguf.cpu1.repacked")
+            args = ("run", model, "--ctx", 128, "-p", "The capital of France is", "-n", 6, "--temperature", 0)
+            code, plain, err = run(*args)
+            self.assertEqual((code, cache.exists()), (0, False), err)
+            code, out, err = run(*args, "--repack-cache", "on")
+            self.assertEqual((code, out), (0, plain), err)
+            self.assertIn("packed weights kept in", err)
+            self.assertTrue(cache.exists())
+            code, out, err = run(*args, "--repack-cache", "on")
+            self.assertEqual((code, out), (0, plain), err)
+            self.assertNotIn("kept in", err)
+            with open(cache, "r+b") as file:
+                file.seek(-1, 2)
+                file.write(b"\xff")
+            code, out, err = run(*args, "--repack-cache", "on")
+            self.assertEqual((code, out), (0, plain), err)
+            self.assertIn("warning: packing again", err)
 
     def test_trace_ends_with_the_same_logits(self):
         with tempfile.TemporaryDirectory() as folder:

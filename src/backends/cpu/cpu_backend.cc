@@ -62,6 +62,17 @@ class CpuBackend : public ops::Backend {
     return cpu::packed_weight_bytes(weight);
   }
 
+  std::string packed_layout() const override { return std::string(cpu::kPackedLayout); }
+  std::span<const std::byte> packed_content(const ops::PackedWeight& weight) const override {
+    return static_cast<const cpu::CpuPackedWeight&>(weight).content();
+  }
+  Result<std::unique_ptr<ops::PackedWeight>> restore(
+      const quant::WeightView& weight,
+      base::FunctionRef<Result<void>(std::span<std::byte>)> read) override {
+    MB_ASSIGN(auto packed, cpu::restore_weight(weight_arena_, weight, read));
+    return std::unique_ptr<ops::PackedWeight>(std::move(packed));
+  }
+
   Result<void> plan(const ops::StepCapacity& capacity) override {
     MB_ASSIGN(linear_scratch_, base::AlignedBuffer::allocate(linear_bytes(capacity)));
     MB_ASSIGN(vector_scratch_, base::AlignedBuffer::allocate(vector_bytes(capacity)));

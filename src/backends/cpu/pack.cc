@@ -394,6 +394,16 @@ Result<std::unique_ptr<CpuPackedWeight>> pack_weight(
   return packed;
 }
 
+Result<std::unique_ptr<CpuPackedWeight>> restore_weight(
+    WeightArena& arena, const quant::WeightView& weight,
+    base::FunctionRef<Result<void>(std::span<std::byte>)> read) {
+  MB_ASSIGN(WeightArena::Piece memory, arena.take(packed_weight_bytes(weight)));
+  auto packed = std::make_unique<CpuPackedWeight>(weight.rows, weight.cols, packed_format(weight),
+                                                  std::move(memory));
+  MB_TRY(read(packed->content()));
+  return packed;
+}
+
 void decode_packed_row(const CpuPackedWeight& weight, int64_t row, float factor, float* out) {
   MB_DCHECK(row >= 0 && row < weight.rows());
   const uint8_t* block = weight.block(row / kBlockRows);

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string_view>
 #include <utility>
 
@@ -59,6 +60,7 @@ class CpuPackedWeight : public ops::PackedWeight {
   const PackedFormat& format() const { return format_; }
   int64_t block_bytes() const { return block_bytes_; }
   int64_t num_blocks() const { return (rows() + kBlockRows - 1) / kBlockRows; }
+  std::span<std::byte> content() const { return {memory_.data, memory_.size_bytes}; }
   uint8_t* block(int64_t idx) const {
     return reinterpret_cast<uint8_t*>(memory_.data) + idx * block_bytes_;
   }
@@ -75,6 +77,15 @@ class CpuPackedWeight : public ops::PackedWeight {
 Result<std::unique_ptr<CpuPackedWeight>> pack_weight(
     base::ThreadPool& pool, WeightArena& arena, const quant::WeightView& weight,
     std::string_view name, base::FunctionRef<void(int64_t, int64_t)> on_rows_done);
+
+// The same weight from content() of an earlier one. Errors: kOutOfMemory, those of `read`.
+Result<std::unique_ptr<CpuPackedWeight>> restore_weight(
+    WeightArena& arena, const quant::WeightView& weight,
+    base::FunctionRef<Result<void>(std::span<std::byte>)> read);
+
+// Changes whenever pack_weight() gives other bytes for the same weight. Every instruction set reads
+// the same layout.
+inline constexpr std::string_view kPackedLayout = "cpu1";
 
 // out[k] = factor * w[row, k], w exactly as quant::decode_row gives it.
 void decode_packed_row(const CpuPackedWeight& weight, int64_t row, float factor, float* out);
