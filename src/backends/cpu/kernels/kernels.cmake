@@ -3,7 +3,7 @@
 # linker may hand the copy compiled for wide instructions to everyone.
 if(MARKBASE_SANITIZE_ADDRESS OR MARKBASE_SANITIZE_THREAD)
   # Checks around every access of unrolled code: more optimisation takes a quarter of an hour a unit.
-  set(markbase_isa_level_generic -O1)
+  set(markbase_isa_level_generic -O0)
   set(markbase_isa_level -O1)
 else()
   set(markbase_isa_level_generic -O2)  # -O3 takes minutes to compile and gains nothing here
