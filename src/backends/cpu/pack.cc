@@ -373,6 +373,7 @@ Result<std::unique_ptr<CpuPackedWeight>> pack_weight(
   auto packed =
       std::make_unique<CpuPackedWeight>(weight.rows, weight.cols, format, std::move(memory));
   std::vector<RowParts> parts;
+  parts.reserve(static_cast<size_t>(pool.num_threads()));
   for (int i = 0; i < pool.num_threads(); ++i) parts.emplace_back(weight, format);
   const int64_t num_blocks = packed->num_blocks();
   const int64_t piece =
