@@ -54,40 +54,98 @@ Result<MergeTable> MergeTable::build(const Vocabulary& vocabulary, std::vector<M
   return table;
 }
 
-std::vector<Merge> merges_from_scores(const Vocabulary& vocabulary,
-                                      std::span<const std::optional<float>> scores) {
-  struct Candidate {
-    float score;
-    uint32_t left_length;
-    uint32_t right_length;
-    Merge merge;
-  };
-  std::vector<Candidate> candidates;
-  candidates.reserve(static_cast<size_t>(vocabulary.size()) * 2);
-  std::vector<uint32_t> borders;  // where the characters of the piece begin, but for the first
-  for (int32_t id = 0; id < vocabulary.size(); ++id) {
-    if (!scores[id]) continue;
-    const std::string_view piece = vocabulary.piece(id);
-    borders.clear();
-    for (size_t i = 1; i < piece.size(); ++i) {
-      if ((static_cast<uint8_t>(piece[i]) & 0xC0) != 0x80)
-        borders.push_back(static_cast<uint32_t>(i));
-    }
-    const uint32_t length = static_cast<uint32_t>(borders.size()) + 1;
-    for (uint32_t k = 0; k < borders.size(); ++k) {
-      const int32_t left = vocabulary.find(piece.substr(0, borders[k]));
-      if (left < 0 || !scores[left]) continue;
-      const int32_t right = vocabulary.find(piece.substr(borders[k]));
-      if (right < 0 || !scores[right]) continue;
-      candidates.push_back({*scores[id], k + 1, length - k - 1, {left, right, id}});
+namespace {
+
+struct Candidate {
+  uint32_t left_length;  // in characters
+  uint32_t right_length;
+  Merge merge;
+};
+
+// The ways to cut pieces in two, for some pieces at a time.
+class Cutter {
+ public:
+  Cutter(const Vocabulary& vocabulary, std::span<const std::optional<float>> scores)
+      : vocabulary_(vocabulary), scores_(scores) {}
+
+  // Adds the cuts of these pieces whose halves are pieces with a score themselves.
+  void cut(std::span<const int32_t> ids, std::vector<Candidate>* candidates) {
+    searches_.clear();
+    for (const int32_t id : ids) begin(id);
+    for (const Cut& cut : searches_) {
+      const int32_t left = vocabulary_.find(cut.left);
+      if (left < 0 || !scores_[left]) continue;
+      const int32_t right = vocabulary_.find(cut.right);
+      if (right < 0 || !scores_[right]) continue;
+      candidates->push_back({cut.left_length, cut.right_length, {left, right, cut.id}});
     }
   }
-  std::sort(candidates.begin(), candidates.end(), [](const Candidate& a, const Candidate& b) {
-    if (a.score != b.score) return a.score > b.score;
-    if (a.left_length != b.left_length) return a.left_length > b.left_length;
-    if (a.right_length != b.right_length) return a.right_length > b.right_length;
-    return a.merge.result < b.merge.result;
-  });
+
+ private:
+  struct Cut {
+    Vocabulary::Search left;
+    Vocabulary::Search right;
+    uint32_t left_length;
+    uint32_t right_length;
+    int32_t id;
+  };
+
+  void begin(int32_t id) {
+    const std::string_view piece = vocabulary_.piece(id);
+    const auto is_start = [](char c) { return (static_cast<uint8_t>(c) & 0xC0) != 0x80; };
+    if (piece.empty()) return;
+    const auto length =
+        static_cast<uint32_t>(std::count_if(piece.begin() + 1, piece.end(), is_start) + 1);
+    uint32_t left_length = 0;
+    for (size_t i = 1; i < piece.size(); ++i) {
+      if (!is_start(piece[i])) continue;
+      ++left_length;
+      searches_.push_back({vocabulary_.begin_find(piece.substr(0, i)),
+                           vocabulary_.begin_find(piece.substr(i)), left_length,
+                           length - left_length, id});
+    }
+  }
+
+  const Vocabulary& vocabulary_;
+  std::span<const std::optional<float>> scores_;
+  std::vector<Cut> searches_;
+};
+
+bool comes_before(const Candidate& a, const Candidate& b) {
+  if (a.left_length != b.left_length) return a.left_length > b.left_length;
+  if (a.right_length != b.right_length) return a.right_length > b.right_length;
+  return a.merge.result < b.merge.result;
+}
+
+}  // namespace
+
+std::vector<Merge> merges_from_scores(const Vocabulary& vocabulary,
+                                      std::span<const std::optional<float>> scores) {
+  // Few enough that what their look-ups fetch is still in the cache when they come.
+  constexpr size_t kPiecesAtOnce = 16;
+  std::vector<int32_t> ids;
+  ids.reserve(static_cast<size_t>(vocabulary.size()));
+  for (int32_t id = 0; id < vocabulary.size(); ++id) {
+    if (scores[id]) ids.push_back(id);
+  }
+  const auto score_falls = [&](int32_t a, int32_t b) { return *scores[a] > *scores[b]; };
+  // Vocabularies mostly stand in this order already.
+  if (!std::ranges::is_sorted(ids, score_falls)) std::ranges::stable_sort(ids, score_falls);
+  Cutter cutter(vocabulary, scores);
+  std::vector<Candidate> candidates;
+  candidates.reserve(ids.size() * 2);
+  for (size_t i = 0; i < ids.size(); i += kPiecesAtOnce) {
+    cutter.cut(std::span(ids).subspan(i, std::min(kPiecesAtOnce, ids.size() - i)), &candidates);
+  }
+  // They stand by falling score; those of equal score are put in order among themselves.
+  const auto score_of = [&](const Candidate& candidate) { return *scores[candidate.merge.result]; };
+  for (auto begin = candidates.begin(); begin != candidates.end();) {
+    const auto end = std::find_if(begin, candidates.end(), [&](const Candidate& candidate) {
+      return score_of(candidate) != score_of(*begin);
+    });
+    std::sort(begin, end, comes_before);
+    begin = end;
+  }
   std::vector<Merge> merges;
   merges.reserve(candidates.size());
   for (const Candidate& candidate : candidates) merges.push_back(candidate.merge);

@@ -9,8 +9,16 @@
 namespace markbase::tokenizer {
 namespace {
 
+int hex_digit(char c) {
+  if (c >= '0' && c <= '9') return c - '0';
+  if (c >= 'A' && c <= 'F') return c - 'A' + 10;
+  return -1;
+}
+
+}  // namespace
+
 // Eight bytes at a time, multiplied and folded: pieces are short, so this is one or two rounds.
-uint64_t hash_bytes(std::string_view text) {
+uint64_t Vocabulary::hash_of(std::string_view text) {
   constexpr uint64_t kMultiplier = 0x9E3779B97F4A7C15u;  // 2^64 / golden ratio
   uint64_t hash = text.size() * kMultiplier;
   size_t i = 0;
@@ -24,14 +32,6 @@ uint64_t hash_bytes(std::string_view text) {
   }
   return hash;
 }
-
-int hex_digit(char c) {
-  if (c >= '0' && c <= '9') return c - '0';
-  if (c >= 'A' && c <= 'F') return c - 'A' + 10;
-  return -1;
-}
-
-}  // namespace
 
 std::optional<uint8_t> byte_of_piece(std::string_view piece) {
   if (piece.size() != 6 || piece.substr(0, 3) != "<0x" || piece[5] != '>') return std::nullopt;
@@ -70,7 +70,7 @@ Result<void> Vocabulary::build_index(std::string_view source) {
   for (int32_t id = 0; id < size(); ++id) {
     const std::string_view text = piece(id);
     if (text.empty()) continue;
-    const uint64_t hash = hash_bytes(text);
+    const uint64_t hash = hash_of(text);
     const uint32_t tag = static_cast<uint32_t>(hash >> 32);
     size_t index = hash & mask;
     for (; slots_[index].id >= 0; index = (index + 1) & mask) {
@@ -85,14 +85,19 @@ Result<void> Vocabulary::build_index(std::string_view source) {
   return {};
 }
 
-int32_t Vocabulary::find(std::string_view text) const {
-  if (text.empty() || slots_.empty()) return -1;
-  const uint64_t hash = hash_bytes(text);
-  const uint32_t tag = static_cast<uint32_t>(hash >> 32);
+Vocabulary::Search Vocabulary::begin_find(std::string_view piece) const {
+  const uint64_t hash = hash_of(piece);
+  if (!slots_.empty()) __builtin_prefetch(&slots_[hash & (slots_.size() - 1)]);
+  return {piece, hash};
+}
+
+int32_t Vocabulary::find(const Search& search) const {
+  if (search.text.empty() || slots_.empty()) return -1;
+  const uint32_t tag = static_cast<uint32_t>(search.hash >> 32);
   const size_t mask = slots_.size() - 1;
-  for (size_t index = hash & mask; slots_[index].id >= 0; index = (index + 1) & mask) {
+  for (size_t index = search.hash & mask; slots_[index].id >= 0; index = (index + 1) & mask) {
     const Slot& slot = slots_[index];
-    if (slot.tag == tag && piece(slot.id) == text) return slot.id;
+    if (slot.tag == tag && piece(slot.id) == search.text) return slot.id;
   }
   return -1;
 }

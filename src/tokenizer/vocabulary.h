@@ -40,13 +40,23 @@ class Vocabulary {
   }
   void set_kind(int32_t id, TokenKind kind) { kinds_[id] = kind; }
   // -1 when there is no such piece.
-  int32_t find(std::string_view piece) const;
+  int32_t find(std::string_view piece) const { return find({piece, hash_of(piece)}); }
+  // The same in two steps, so that the memory that many look-ups need is on its way before the
+  // first: begin_find() for each, then find(). The text must live until then.
+  struct Search {
+    std::string_view text;
+    uint64_t hash = 0;
+  };
+  Search begin_find(std::string_view piece) const;
+  int32_t find(const Search& search) const;
   // As find, for pieces that BPE may produce.
   int32_t find_in_model(std::string_view piece) const;
   // The token of a byte, -1 when the vocabulary has none.
   int32_t byte_id(uint8_t byte) const { return byte_ids_[byte]; }
 
  private:
+  static uint64_t hash_of(std::string_view text);
+
   std::string pool_;
   std::vector<uint32_t> offsets_ = {0};  // size() + 1
   std::vector<TokenKind> kinds_;
