@@ -86,12 +86,21 @@ void free_slot(Slot* slot) {
   slot->begin.store(0, std::memory_order_release);
 }
 
+FileIdentity identity_of(const struct stat& status) {
+  constexpr int64_t kSecond = 1'000'000'000;
+  return {.inode = status.st_ino,
+          .size_bytes = static_cast<uint64_t>(status.st_size),
+          .modified_ns = status.st_mtim.tv_sec * kSecond + status.st_mtim.tv_nsec,
+          .changed_ns = status.st_ctim.tv_sec * kSecond + status.st_ctim.tv_nsec};
+}
+
 }  // namespace
 
 struct MappedFile::State {
   std::string path;
   const std::byte* data = nullptr;
   size_t size_bytes = 0;
+  FileIdentity identity;
   Slot* slot = nullptr;
   int fd = -1;  // kept to ask for the size of this very file, whatever its name stands for by then
 
@@ -108,7 +117,8 @@ MappedFile& MappedFile::operator=(MappedFile&&) noexcept = default;
 MappedFile::~MappedFile() = default;
 
 Result<MappedFile> MappedFile::open(const std::string& path) {
-  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  // A pipe under the name must not hold up the opening: it is refused below.
+  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (fd < 0) return bad_input("{}: cannot be opened: {}", path, std::strerror(errno));
   MappedFile file;
   file.state_->fd = fd;
@@ -119,6 +129,7 @@ Result<MappedFile> MappedFile::open(const std::string& path) {
                      S_ISDIR(status.st_mode) ? "a directory" : "something else");
   }
   file.state_->size_bytes = static_cast<size_t>(status.st_size);
+  file.state_->identity = identity_of(status);
   if (file.state_->size_bytes == 0) return file;
   void* memory = mmap(nullptr, file.state_->size_bytes, PROT_READ, MAP_PRIVATE, fd, 0);
   if (memory == MAP_FAILED) {
@@ -138,6 +149,7 @@ Result<MappedFile> MappedFile::open(const std::string& path) {
 }
 
 const std::string& MappedFile::path() const { return state_->path; }
+FileIdentity MappedFile::identity() const { return state_->identity; }
 
 std::span<const std::byte> MappedFile::bytes() const { return {state_->data, state_->size_bytes}; }
 

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <span>
 #include <string>
@@ -11,6 +12,15 @@
 #include "markbase/result.h"
 
 namespace markbase::base {
+
+// Which file it was and in what state when it was opened: a file replaced or changed since, even
+// with its times set back, has another one.
+struct FileIdentity {
+  uint64_t inode = 0;
+  uint64_t size_bytes = 0;
+  int64_t modified_ns = 0;
+  int64_t changed_ns = 0;
+};
 
 class MappedFile {
  public:
@@ -22,6 +32,7 @@ class MappedFile {
   ~MappedFile();
 
   const std::string& path() const;
+  FileIdentity identity() const;
   std::span<const std::byte> bytes() const;
   // Tells the kernel that these pages will be needed soon / are not needed any more. A hint:
   // nothing happens where `part` is not inside bytes().

@@ -137,6 +137,7 @@ Result<int> run(const ChatOptions& options) {
          "this model carries no chat template (it may be a base model): the format of its family "
          "is used");
   }
+  const GracefulInterrupt graceful;
   return Chat(engine, options).loop();
 }
 

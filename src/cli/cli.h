@@ -117,8 +117,17 @@ class ProgressLine {
 };
 
 // --- interrupt.cc ---
-// Ctrl-C raises a flag instead of ending the process; a second one ends it.
+// Ctrl-C and SIGTERM: exit code 130, at once or as GracefulInterrupt says.
 void install_interrupt_handler();
+// While one lives, an interrupt only makes interrupted() true, and the work looks there and ends
+// itself; a second one, or one at any other time, ends the program at once.
+class GracefulInterrupt {
+ public:
+  GracefulInterrupt();
+  ~GracefulInterrupt();
+  GracefulInterrupt(const GracefulInterrupt&) = delete;
+  GracefulInterrupt& operator=(const GracefulInterrupt&) = delete;
+};
 bool interrupted();
 void clear_interrupt();
 

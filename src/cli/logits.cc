@@ -37,6 +37,7 @@ Result<int> logits(const LogitsOptions& options) {
   MB_ASSIGN(Engine engine, load_engine(options.shared));
   MB_ASSIGN(const Request request, prompt_request(options.prompt, engine, true));
   MB_ASSIGN(const std::vector<int32_t> ids, engine.prompt_ids(request));
+  const GracefulInterrupt graceful;
   MB_ASSIGN(NpyWriter writer, NpyWriter::create(options.out));
   int64_t num_rows = 0;
   MB_TRY(engine.logits(ids, options.last, [&](int64_t, std::span<const float> row) -> Result<void> {
@@ -116,6 +117,7 @@ Result<int> trace(const TraceOptions& options) {
   if (::mkdir(options.out.c_str(), 0777) != 0 && errno != EEXIST) {
     return base::failed("{}: cannot be made: {}", options.out, std::strerror(errno));
   }
+  const GracefulInterrupt graceful;
   TraceFiles files(options.out);
   MB_ASSIGN(NpyWriter rows, NpyWriter::create(options.out + "/logits.npy"));
   int64_t num_rows = 0;
@@ -127,6 +129,10 @@ Result<int> trace(const TraceOptions& options) {
         return rows.append(row);
       }));
   MB_ASSIGN(const size_t num_files, files.close());
+  if (num_files == 0) {
+    return base::usage_error(
+        "--only: no intermediate is named '{}' (trace MODEL --list names them)", options.only);
+  }
   const int64_t shape[2] = {num_rows, engine.info().vocab_size};
   MB_TRY(rows.close(shape));
   note(options.shared.quiet,

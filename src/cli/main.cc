@@ -1,5 +1,6 @@
 // markbase COMMAND MODEL [options]
 #include <algorithm>
+#include <charconv>
 #include <cstdio>
 #include <exception>
 #include <iterator>
@@ -27,6 +28,33 @@ constexpr Command kCommands[] = {
 };
 constexpr std::string_view kNotYet[] = {"parse", "quantize", "profile", "synth",
                                         "batch", "pull",     "serve"};
+
+// A whole number as people write them: CLI11 would take 010 for 8, wrap -1 and cut what is too
+// large.
+template <class T>
+std::string whole_number_fault(const std::string& text) {
+  T value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  const size_t digits = text.starts_with('-') ? 1 : 0;
+  const bool padded = text.size() > digits + 1 && text[digits] == '0';
+  if (error == std::errc() && end == text.data() + text.size() && !padded) return {};
+  return fmt::format("expected a whole number, got '{}'", text);
+}
+
+// An empty value is refused everywhere but where an empty text means something.
+std::string empty_fault(const std::string& text) {
+  return text.empty() ? "expected a value, got nothing" : std::string();
+}
+
+void add_checks(CLI::App& command) {
+  for (CLI::Option* option : command.get_options()) {
+    const std::string type = option->get_type_name();
+    if (type.starts_with("INT")) option->check(whole_number_fault<int64_t>, "", "");
+    if (type.starts_with("UINT")) option->check(whole_number_fault<uint64_t>, "", "");
+    const std::string name = option->get_name();
+    if (name != "--prompt" && name != "--system") option->check(empty_fault, "", "");
+  }
+}
 
 int report(const Error& error) {
   if (error.code == ErrorCode::kCancelled) {
@@ -91,6 +119,7 @@ int run(int argc, char** argv) {
   for (const Command& command : kCommands) {
     CLI::App* sub = app.add_subcommand(std::string(command.name), std::string(command.summary));
     actions.emplace_back(sub, command.make(*sub));
+    add_checks(*sub);
   }
   // CLI11 takes its arguments last first.
   std::vector<std::string> reversed(args.rbegin(), args.rend());

@@ -29,7 +29,7 @@ std::string header_text(std::span<const int64_t> shape) {
   return header + dict + "\n";
 }
 
-// Something that is not a plain file (a pipe, /dev/null) is written in place.
+// Something that is not a plain file (/dev/null) is written in place.
 bool can_rename_over(const std::string& path) {
   struct stat status = {};
   return ::stat(path.c_str(), &status) != 0 || S_ISREG(status.st_mode);
@@ -44,6 +44,10 @@ Result<NpyWriter> NpyWriter::create(const std::string& path) {
   writer.file_ = std::fopen(writer.temporary_.c_str(), "wb");
   if (writer.file_ == nullptr)
     return base::failed("{}: cannot be written: {}", path, std::strerror(errno));
+  if (std::fseek(writer.file_, 0, SEEK_SET) != 0) {
+    return base::failed(
+        "{}: expected a file, got a pipe: the shape is written first and known last", path);
+  }
   const std::string blank(kHeaderBytes, ' ');
   if (std::fwrite(blank.data(), 1, blank.size(), writer.file_) != blank.size()) {
     return base::failed("{}: {}", path, std::strerror(errno));
@@ -61,10 +65,11 @@ Result<void> NpyWriter::append(std::span<const float> values) {
 
 Result<void> NpyWriter::close(std::span<const int64_t> shape) {
   const std::string header = header_text(shape);
-  const bool seekable = std::fseek(file_, 0, SEEK_SET) == 0;
-  const bool written =
-      !seekable || std::fwrite(header.data(), 1, header.size(), file_) == header.size();
+  const bool written = std::fflush(file_) == 0 && std::fseek(file_, 0, SEEK_SET) == 0 &&
+                       std::fwrite(header.data(), 1, header.size(), file_) == header.size();
+  const int error = errno;
   const int closed = std::fclose(std::exchange(file_, nullptr));
+  if (!written) errno = error;
   if (!written || closed != 0) return base::failed("{}: {}", path_, std::strerror(errno));
   if (temporary_ != path_ && std::rename(temporary_.c_str(), path_.c_str()) != 0) {
     return base::failed("{}: {}", path_, std::strerror(errno));

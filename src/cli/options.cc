@@ -20,7 +20,7 @@ Result<uint64_t> parse_memory(const std::string& text) {
   if (unit == "MiB") factor = 1024.0 * 1024.0;
   if (unit == "GiB") factor = 1024.0 * 1024.0 * 1024.0;
   if (end == text.c_str() || factor == 0 || !std::isfinite(number) || number <= 0 ||
-      number * factor > 1e18) {
+      number * factor < 1 || number * factor > 1e18) {
     return base::usage_error("--memory: expected a size such as 8GiB, 900MiB or bytes, got '{}'",
                              text);
   }

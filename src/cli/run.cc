@@ -49,6 +49,7 @@ Result<int> run(const RunOptions& options) {
   }
   MB_TRY(apply_sampling(options.sampling, engine.info().sampling_defaults, request));
 
+  const GracefulInterrupt graceful;
   Result<void> printed;
   const bool stream = !options.shared.json;
   MB_ASSIGN(Completion completion, engine.generate(request, [&](const TokenEvent& event) {

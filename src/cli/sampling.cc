@@ -39,10 +39,12 @@ void add_sampling_options(CLI::App& app, SamplingFlags& flags) {
 Result<void> apply_sampling(const SamplingFlags& flags, const SamplingOptions& defaults,
                             Request& request) {
   constexpr float kMaxFactor = 1e6F;
+  constexpr float kLeastPenalty = 1e-3F;  // logits divided by less leave the range of floats
   MB_TRY(check_float(flags.temperature, "--temperature", 0.0F, true, kMaxFactor));
   MB_TRY(check_float(flags.top_p, "--top-p", 0.0F, false, 1.0F));
   MB_TRY(check_float(flags.min_p, "--min-p", 0.0F, true, 1.0F));
-  MB_TRY(check_float(flags.repetition_penalty, "--repetition-penalty", 0.0F, false, kMaxFactor));
+  MB_TRY(check_float(flags.repetition_penalty, "--repetition-penalty", kLeastPenalty, true,
+                     kMaxFactor));
   for (const std::string& stop : flags.stop) {
     if (stop.empty())
       return base::usage_error("--stop: an empty text would stop every answer at once");

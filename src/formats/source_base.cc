@@ -44,6 +44,13 @@ bool contains(const base::MappedFile* mapping, std::span<const std::byte> bytes)
 
 }  // namespace
 
+std::vector<base::FileIdentity> SourceBase::identities() const {
+  std::vector<base::FileIdentity> out;
+  for (const base::MappedFile* mapping : mappings_)
+    out.push_back(mapping == nullptr ? base::FileIdentity() : mapping->identity());
+  return out;
+}
+
 void SourceBase::release(std::span<const std::byte> bytes) const {
   for (const base::MappedFile* mapping : mappings_) {
     if (contains(mapping, bytes)) mapping->release(bytes);

@@ -17,6 +17,7 @@ class SourceBase : public WeightSource {
   const TensorInfo* find(std::string_view name) const override;
   const base::Json& config() const override { return config_; }
   std::span<const std::string> files() const override { return files_; }
+  std::vector<base::FileIdentity> identities() const override;
   void release(std::span<const std::byte> bytes) const override;
   void prefetch(std::span<const std::byte> bytes) const override;
   Result<void> check_intact() const override;

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "base/json.h"
+#include "base/mapped_file.h"
 #include "markbase/result.h"
 #include "quant/weight_view.h"
 #include "tensor/dtype.h"
@@ -51,6 +52,8 @@ class WeightSource {
   virtual const base::Json& config() const = 0;
   // Paths of the files behind it, for messages.
   virtual std::span<const std::string> files() const = 0;
+  // ... and in what state they were opened.
+  virtual std::vector<base::FileIdentity> identities() const = 0;
 
   // The module `name` (without ".weight" for safetensors: "model.layers.0.mlp.up_proj"; the whole
   // tensor name for GGUF) as a 2-D weight: joins weight, scales and biases of MLX, flattens leading

@@ -74,7 +74,7 @@ Result<GenerationConfig> from_directory(const ModelPath& path, const base::Json&
   out.sampling = kGemmaSampling;
   const std::string file = (std::filesystem::path(path.path) / "generation_config.json").string();
   std::error_code ignored;
-  if (std::filesystem::exists(file, ignored)) {
+  if (std::filesystem::exists(std::filesystem::symlink_status(file, ignored))) {
     MB_ASSIGN(const std::string text, read_file(file));
     MB_ASSIGN(const base::Json json, base::parse_json(text, file));
     if (!json.is_object()) return base::bad_input("{}: expected a JSON object", file);

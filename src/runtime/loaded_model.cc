@@ -68,6 +68,10 @@ Result<std::unique_ptr<LoadedModel>> load_model(const std::string& path,
   MB_TRY(check_options(options));
   auto model = std::make_unique<LoadedModel>();
   MB_ASSIGN(model->backend, make_backend(options));
+  if (options.repack_cache && model->backend.backend->packed_layout().empty()) {
+    return base::usage_error("--repack-cache: the {} backend keeps no packed weights in files",
+                             model->backend.backend->name());
+  }
   MB_ASSIGN(model->path, open_model_path(path));
   MB_ASSIGN(const auto source, formats::open_weight_source(model->path.path));
   MB_ASSIGN(model->config, model::read_config(*source));

@@ -3,6 +3,7 @@
 #include <filesystem>
 #include <string>
 #include <string_view>
+#include <system_error>
 #include <vector>
 
 #include "base/buffer.h"
@@ -173,12 +174,14 @@ void keep_weights(const CachePlace& place, const model::WeightMap& map, model::T
   }
   uint64_t total_bytes = 0;
   for (const NamedContent& content : contents) total_bytes += content.bytes.size();
-  const Result<void> written =
+  const Result<bool> written =
       write_repack_cache(place.path, place.key, contents, *backend.pool, [&](uint64_t done_bytes) {
         if (options.progress) options.progress({"keeping", done_bytes, total_bytes});
       });
   if (!written.ok()) return tell_user(options, Severity::kWarning, written.error().message);
-  tell_user(options, Severity::kInfo, "packed weights kept in " + place.path);
+  tell_user(options, Severity::kInfo,
+            *written ? "packed weights kept in " + place.path
+                     : place.path + ": another process is writing it");
 }
 
 }  // namespace
@@ -189,10 +192,10 @@ Result<model::TextWeights> load_weights(const formats::WeightSource& source,
                                         const EngineOptions& options) {
   Loader loader(source, config, map, backend, options.progress);
   const std::string layout = backend.backend->packed_layout();
-  if (!options.repack_cache || layout.empty()) return loader.pack_all();
-  MB_ASSIGN(const RepackKey key, repack_key(source, map, layout));
-  const CachePlace place = {repack_path(source, layout), key};
-  if (std::filesystem::exists(place.path)) {
+  if (!options.repack_cache) return loader.pack_all();
+  const CachePlace place = {repack_path(source, layout), repack_key(source, map, layout)};
+  std::error_code ignored;  // what cannot be asked for cannot be read: packed and told below
+  if (std::filesystem::exists(place.path, ignored)) {
     auto restored = restore_weights(place, source, config, map, backend, options);
     if (restored.ok() || restored.error().code == ErrorCode::kOutOfMemory) return restored;
     tell_user(options, Severity::kWarning, "packing again: " + restored.error().message);

@@ -13,9 +13,10 @@ namespace {
 
 namespace fs = std::filesystem;
 
+// A link that leads nowhere is there too: reading it then says so, instead of doing without.
 bool path_exists(const fs::path& path) {
   std::error_code ignored;
-  return fs::exists(path, ignored);
+  return fs::exists(fs::symlink_status(path, ignored));
 }
 
 bool is_projector(const std::string& file_name) { return file_name.starts_with("mmproj"); }

@@ -9,7 +9,6 @@
 #include <atomic>
 #include <cerrno>
 #include <cstring>
-#include <filesystem>
 #include <string>
 #include <utility>
 
@@ -27,8 +26,6 @@ constexpr uint32_t kVersion = 1;
 constexpr uint64_t kAlignment = 4096;
 // What one thread reads and hashes at a time.
 constexpr uint64_t kPieceBytes = uint64_t{4} << 20;
-// How much of the beginning and the end of a model's file goes into the key.
-constexpr uint64_t kSampledBytes = 64 << 10;
 
 // As it stands in the file, little-endian like every machine that we run on.
 struct Header {
@@ -120,41 +117,22 @@ class KeyText {
   std::string bytes_;
 };
 
-Result<void> add_file(const std::string& path, KeyText* text) {
-  const File file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
-  struct stat status = {};
-  if (file.fd() < 0 || fstat(file.fd(), &status) != 0)
-    return base::bad_input("{}: cannot be opened: {}", path, std::strerror(errno));
-  const auto size_bytes = static_cast<uint64_t>(status.st_size);
-  text->add(std::filesystem::path(path).filename().string());
-  text->add(size_bytes);
-  text->add(static_cast<uint64_t>(status.st_mtim.tv_sec));
-  text->add(static_cast<uint64_t>(status.st_mtim.tv_nsec));
-  std::vector<std::byte> sample(std::min(kSampledBytes, size_bytes));
-  for (const uint64_t offset : {uint64_t{0}, size_bytes - sample.size()}) {
-    if (!read_fully(file.fd(), sample, offset))
-      return base::bad_input("{}: was truncated while in use", path);
-    text->add(hash_of(sample));
-  }
-  return {};
-}
-
-// The name a cache is written under before it is whole, locked by its writer; -1 and a message in
-// *error where that is impossible, -1 and nothing where another process writes.
-int open_part_file(const std::string& part, std::string* error) {
+// The file that a cache is written to before it is whole, locked by its writer; -1 where another
+// process writes. Only a plain file of its own is taken: a link put there would have us overwrite
+// what it leads to.
+Result<int> open_part_file(const std::string& part) {
   // A writer that ends renames or unlinks the file between our opening and locking it: try again.
   constexpr int kTries = 3;
   for (int i = 0; i < kTries; ++i) {
-    File file(::open(part.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644));
-    if (file.fd() < 0) {
-      *error = std::strerror(errno);
-      return -1;
-    }
-    if (::flock(file.fd(), LOCK_EX | LOCK_NB) != 0) return -1;
+    File file(::open(part.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0644));
+    if (file.fd() < 0) return base::failed("{}: cannot be written: {}", part, std::strerror(errno));
     struct stat ours = {};
+    if (fstat(file.fd(), &ours) != 0 || !S_ISREG(ours.st_mode) || ours.st_nlink > 1)
+      return base::failed("{}: cannot be written: expected a plain file with one name", part);
+    if (::flock(file.fd(), LOCK_EX | LOCK_NB) != 0) return -1;
     struct stat named = {};
-    if (fstat(file.fd(), &ours) == 0 && ::stat(part.c_str(), &named) == 0 &&
-        ours.st_ino == named.st_ino && ours.st_dev == named.st_dev) {
+    if (::lstat(part.c_str(), &named) == 0 && ours.st_ino == named.st_ino &&
+        ours.st_dev == named.st_dev) {
       return file.release();
     }
   }
@@ -194,11 +172,16 @@ bool write_contents(int fd, const RepackKey& key, std::span<const NamedContent> 
 
 }  // namespace
 
-Result<RepackKey> repack_key(const formats::WeightSource& source, const model::WeightMap& map,
-                             std::string_view layout) {
+RepackKey repack_key(const formats::WeightSource& source, const model::WeightMap& map,
+                     std::string_view layout) {
   KeyText text;
   text.add(layout);
-  for (const std::string& path : source.files()) MB_TRY(add_file(path, &text));
+  for (const base::FileIdentity& file : source.identities()) {
+    text.add(file.inode);
+    text.add(file.size_bytes);
+    text.add(static_cast<uint64_t>(file.modified_ns));
+    text.add(static_cast<uint64_t>(file.changed_ns));
+  }
   for (const model::MappedWeight& weight : map.weights) {
     text.add(weight.name);
     text.add(weight.source_name);
@@ -248,10 +231,11 @@ Result<std::vector<RepackEntry>> parse_repack_table(std::span<const std::byte> b
 }
 
 Result<RepackCache> RepackCache::open(const std::string& path, const RepackKey& key) {
-  RepackCache cache(path, ::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  RepackCache cache(path, ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  if (cache.fd_ < 0) return base::bad_input("{}: cannot be opened: {}", path, std::strerror(errno));
   struct stat status = {};
-  if (cache.fd_ < 0 || fstat(cache.fd_, &status) != 0 || !S_ISREG(status.st_mode))
-    return base::bad_input("{}: cannot be opened: {}", path, std::strerror(errno));
+  if (fstat(cache.fd_, &status) != 0 || !S_ISREG(status.st_mode))
+    return base::bad_input("{}: expected a plain file", path);
   const auto file_bytes = static_cast<uint64_t>(status.st_size);
   std::vector<std::byte> table(std::min<uint64_t>(kMostTableBytes, file_bytes));
   if (!read_fully(cache.fd_, table, 0)) return base::bad_input("{}: cut off", path);
@@ -290,19 +274,16 @@ Result<void> RepackCache::read(std::string_view name, std::span<std::byte> out,
   return {};
 }
 
-Result<void> write_repack_cache(const std::string& path, const RepackKey& key,
+Result<bool> write_repack_cache(const std::string& path, const RepackKey& key,
                                 std::span<const NamedContent> contents, base::ThreadPool& pool,
                                 base::FunctionRef<void(uint64_t)> on_written) {
   const std::string part = path + ".part";
-  std::string reason;
-  const File file(open_part_file(part, &reason));
-  if (file.fd() < 0) {
-    if (reason.empty()) return {};
-    return base::failed("{}: cannot be written: {}", part, reason);
-  }
+  MB_ASSIGN(const int fd, open_part_file(part));
+  if (fd < 0) return false;
+  const File file(fd);
   if (write_contents(file.fd(), key, contents, pool, on_written) &&
       ::rename(part.c_str(), path.c_str()) == 0) {
-    return {};
+    return true;
   }
   const Error error = base::failed("{}: cannot be written: {}", path, std::strerror(errno));
   ::unlink(part.c_str());

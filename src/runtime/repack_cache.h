@@ -19,13 +19,12 @@
 
 namespace markbase::runtime {
 
-// What a cache was made from: layout, files (name, size, time of change, first and last bytes) and
-// the place, shape and type of every weight. Another model, or the same file changed, has another
-// key.
+// What a cache was made from: layout, files (their state when they were opened) and the place,
+// shape and type of every weight. Another model, or the same file changed, has another key.
 using RepackKey = std::array<uint64_t, 2>;
-// `layout`: ops::Backend::packed_layout(). Errors: kBadInput where a file can no longer be asked.
-Result<RepackKey> repack_key(const formats::WeightSource& source, const model::WeightMap& map,
-                             std::string_view layout);
+// `layout`: ops::Backend::packed_layout().
+RepackKey repack_key(const formats::WeightSource& source, const model::WeightMap& map,
+                     std::string_view layout);
 // "<first file of the model>.<layout>.repacked"
 std::string repack_path(const formats::WeightSource& source, std::string_view layout);
 
@@ -69,10 +68,10 @@ struct NamedContent {
   std::span<const std::byte> bytes;
 };
 // Writes a cache under another name and puts it in place when it is whole. Two processes that do so
-// do not disturb each other: the second one leaves it to the first. `on_written` is told how many
-// bytes of contents are done. Errors: kFailed (no room, no permission); nothing is left behind
-// then.
-Result<void> write_repack_cache(const std::string& path, const RepackKey& key,
+// do not disturb each other: the second one leaves it to the first and returns false. `on_written`
+// is told how many bytes of contents are done. Errors: kFailed (no room, no permission, something
+// else under that name); no file of ours is left behind then.
+Result<bool> write_repack_cache(const std::string& path, const RepackKey& key,
                                 std::span<const NamedContent> contents, base::ThreadPool& pool,
                                 base::FunctionRef<void(uint64_t)> on_written);
 

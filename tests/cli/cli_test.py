@@ -23,6 +23,7 @@ BINARY = sys.argv[1]
 SOURCE = pathlib.Path(sys.argv[2])
 MODEL = os.environ.get("MARKBASE_TEST_MODEL", "")
 SMALL = ["--ctx", "2048"]
+TINY = SOURCE / "tests/golden/tiny_gemma3_gguf/tiny.gguf"
 # 600 tokens and some.
 LONG_TEXT = (SOURCE / "tests/golden/texts/emma.txt").read_text()[:2800]
 
@@ -55,6 +56,52 @@ class Usage(unittest.TestCase):
 
     def test_unknown_option_is_named(self):
         self.check(2, ["run", "x.gguf", "--no-such-option"], "--no-such-option")
+
+    def test_numbers_are_read_as_written(self):
+        for option, value in [("-n", "010"), ("-n", "99999999999999999999"), ("--seed", "-1"), ("--threads", "01"),
+                              ("--seed", "99999999999999999999999"), ("--top-k", "1e3"), ("--repetition-penalty", "1e-45"),
+                              ("--memory", "1e-10GiB")]:
+            got, out, err = run("run", TINY, "-p", "a", option, value)
+            self.assertEqual((got, out), (2, ""), f"{option} {value}: {err}")
+
+    def test_empty_values_are_refused(self):
+        for option in ["--memory", "--mmproj", "--draft", "--json-schema", "--ids", "-f", "--kv"]:
+            self.check(2, ["run", TINY, option, ""], option.strip("-"))
+        self.check(2, ["tokenize", TINY, "-f", ""], "file")
+
+    def test_reference_keeps_no_packed_weights(self):
+        self.check(2, ["run", TINY, "-p", "a", "--backend", "ref", "--repack-cache", "on"], "--repack-cache")
+
+    def test_a_pipe_in_the_place_of_a_file(self):
+        for name in ["config.json", "model.safetensors", "tokenizer.json"]:
+            with tempfile.TemporaryDirectory() as folder:
+                copy = pathlib.Path(folder, "m")
+                shutil.copytree(SOURCE / "tests/golden/tiny_gemma3_f32", copy)
+                (copy / name).unlink(missing_ok=True)
+                os.mkfifo(copy / name)
+                for command in [["run", copy, "--ids", "2,3", "-n", "1"], ["verify", copy]]:
+                    self.assertEqual(run(*command, timeout=20)[0], 3, name)
+
+    def test_rows_that_cannot_be_written(self):
+        for ids in ["2,3", ",".join(["2"] * 200)]:
+            self.check(1, ["logits", TINY, "--ids", ids, "--out", "/dev/full"], "/dev/full")
+        done = subprocess.run([BINARY, "logits", TINY, "--ids", "2,3", "--out", "/dev/stdout"], stdin=subprocess.DEVNULL,
+                              stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=60)
+        self.assertEqual((done.returncode, done.stdout), (1, b""), done.stderr)
+
+    def test_trace_of_nothing(self):
+        with tempfile.TemporaryDirectory() as folder:
+            self.check(2, ["trace", TINY, "--ids", "2,3", "--out", f"{folder}/t", "--only", "zzz*"], "zzz*")
+
+    def test_a_file_size_limit_is_an_error(self):
+        with tempfile.TemporaryDirectory() as folder:
+            model = shutil.copy(TINY, folder)
+            limited = ["bash", "-c", 'ulimit -f 20; exec "$0" "$@"', BINARY]
+            done = subprocess.run([*limited, "run", model, "--ids", "2,3", "-n", "1", "--repack-cache", "on"],
+                                  stdin=subprocess.DEVNULL, capture_output=True, timeout=60)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertIn(b"cannot be written", done.stderr)
+            self.assertEqual(os.listdir(folder), [pathlib.Path(model).name])
 
     def test_unknown_command(self):
         self.check(2, ["runn"], "runn")
@@ -198,6 +245,30 @@ class WithModel(unittest.TestCase):
                 self.assertEqual(code, 0, err)
                 blobs.add(path.read_bytes())
             self.assertEqual(len(blobs), 1)
+
+    def test_interrupt_ends_every_command(self):
+        text = SOURCE / "tests/golden/texts/emma.txt"
+        for args in (["bench", MODEL, "-r", "50"], ["perplexity", MODEL, "-f", text, "--ctx", "512"], ["verify", MODEL],
+                     ["run", MODEL, "-p", "Once", "-n", "2000", "--ignore-eos"]):
+            process = subprocess.Popen([BINARY, *map(str, args)], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                                       stderr=subprocess.PIPE)
+            time.sleep(0.3)
+            process.send_signal(signal.SIGINT)
+            _, err = process.communicate(timeout=20)
+            self.assertEqual(process.returncode, 130, f"{args}: {err}")
+            self.assertIn(b"interrupted", err)
+
+    def test_perplexity_keeps_the_file_it_is_compared_with(self):
+        with tempfile.TemporaryDirectory() as folder:
+            text = pathlib.Path(folder, "t.txt")
+            text.write_text("The quick brown fox jumps over the lazy dog.")
+            saved = pathlib.Path(folder, "s.npy")
+            args = ("perplexity", MODEL, "-f", text, "--ctx", 64)
+            self.assertEqual(run(*args, "--save-logits", saved)[0], 0)
+            before = saved.read_bytes()
+            self.assertEqual(run(*args, "--save-logits", saved, "--against", saved)[0], 2)
+            self.assertEqual(saved.read_bytes(), before)
+            self.assertEqual(sorted(os.listdir(folder)), ["s.npy", "t.txt"])
 
     def test_repack_cache(self):
         with tempfile.TemporaryDirectory() as folder:

@@ -151,6 +151,56 @@ TEST_F(RepackCacheFiles, AFolderThatCannotBeWrittenIsAWarning) {
   EXPECT_FALSE(fs::exists(cache_));
 }
 
+TEST_F(RepackCacheFiles, LinksAndPipesUnderItsNamesAreLeftAlone) {
+  const std::string precious = folder_.write("precious", "precious");
+  const std::string part = cache_ + ".part";
+  fs::create_symlink(precious, part);
+  EXPECT_NE(load().find("warning: " + part + ": cannot be written"), std::string::npos);
+  fs::remove(part);
+  fs::create_hard_link(precious, part);
+  EXPECT_NE(load().find("expected a plain file with one name"), std::string::npos);
+  fs::remove(part);
+  ASSERT_EQ(mkfifo(part.c_str(), 0600), 0);
+  EXPECT_NE(load().find("expected a plain file with one name"), std::string::npos);
+  EXPECT_TRUE(fs::is_fifo(part));
+  fs::remove(part);
+  EXPECT_EQ(read_all(precious), "precious");
+  // A pipe that nobody writes to must not hold up the reader.
+  ASSERT_EQ(mkfifo(cache_.c_str(), 0600), 0);
+  EXPECT_NE(load().find("expected a plain file"), std::string::npos);
+  fs::remove(cache_);
+  fs::create_symlink(cache_, cache_);
+  EXPECT_NE(load().find("kept in"), std::string::npos);
+  EXPECT_TRUE(loads_from_cache());
+}
+
+TEST_F(RepackCacheFiles, TheKeyIsOfTheFileThatWasOpened) {
+  const auto key_of = [&](const formats::WeightSource& source) {
+    return runtime::repack_key(source, model::WeightMap(), "cpu1");
+  };
+  const auto opened = formats::open_weight_source(model_);
+  ASSERT_TRUE(opened.ok());
+  const runtime::RepackKey before = key_of(**opened);
+  // Another file of the same size and times takes the name after it was opened.
+  const std::string other = folder_.file("other.gguf");
+  fs::copy_file(model_, other);
+  fs::last_write_time(other, fs::last_write_time(model_));
+  fs::rename(other, model_);
+  EXPECT_EQ(key_of(**opened), before);
+  const auto now = formats::open_weight_source(model_);
+  ASSERT_TRUE(now.ok());
+  EXPECT_NE(key_of(**now), before);
+}
+
+TEST_F(RepackCacheFiles, TheReferenceBackendRefusesIt) {
+  EngineOptions options;
+  options.backend = BackendKind::kRef;
+  options.repack_cache = true;
+  const Result<Engine> engine = Engine::load(model_, options);
+  ASSERT_FALSE(engine.ok());
+  EXPECT_EQ(engine.error().code, ErrorCode::kUsage);
+}
+
 TEST_F(RepackCacheFiles, TwoLoadersDoNotDisturbEachOther) {
   std::vector<std::thread> loaders;
   std::atomic<int> different{0};

@@ -1,5 +1,12 @@
 #include "runtime/tools/npy_rows.h"
 
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <filesystem>
+
 #include "base/error.h"
 
 namespace markbase::runtime {
@@ -14,7 +21,12 @@ Result<std::unique_ptr<NpyRowWriter>> NpyRowWriter::create(const std::string& pa
                                                            int64_t cols) {
   auto writer = std::make_unique<NpyRowWriter>();
   writer->path_ = path;
-  writer->file_.open(path, std::ios::binary | std::ios::trunc);
+  // Under its name when it is whole; what is no plain file (/dev/null) is written in place.
+  std::error_code ignored;
+  const bool in_place =
+      std::filesystem::exists(path, ignored) && !std::filesystem::is_regular_file(path, ignored);
+  writer->temporary_ = in_place ? path : fmt::format("{}.part{}", path, ::getpid());
+  writer->file_.open(writer->temporary_, std::ios::binary | std::ios::trunc);
   std::string header =
       fmt::format("{{'descr': '<f4', 'fortran_order': False, 'shape': ({}, {}), }}", rows, cols);
   // Padded with spaces so that the data begins at a multiple of 64.
@@ -40,7 +52,14 @@ Result<void> NpyRowWriter::append(std::span<const float> row) {
 Result<void> NpyRowWriter::finish() {
   file_.close();
   if (!file_) return base::failed("{}: could not be written (is the disk full?)", path_);
+  if (temporary_ != path_ && std::rename(temporary_.c_str(), path_.c_str()) != 0)
+    return base::failed("{}: could not be written: {}", path_, std::strerror(errno));
+  temporary_.clear();
   return {};
+}
+
+NpyRowWriter::~NpyRowWriter() {
+  if (!temporary_.empty() && temporary_ != path_) ::unlink(temporary_.c_str());
 }
 
 Result<std::unique_ptr<NpyRowReader>> NpyRowReader::open(const std::string& path, int64_t rows,
@@ -48,6 +67,7 @@ Result<std::unique_ptr<NpyRowReader>> NpyRowReader::open(const std::string& path
   auto reader = std::make_unique<NpyRowReader>();
   reader->path_ = path;
   reader->file_.open(path, std::ios::binary);
+  if (!reader->file_) return base::bad_input("{}: cannot be opened", path);
   unsigned char start[kMagicBytes + 2] = {};
   reader->file_.read(reinterpret_cast<char*>(start), sizeof(start));
   if (!reader->file_ ||

@@ -11,8 +11,14 @@
 
 namespace markbase::runtime {
 
+// Written under another name and put in place by finish(), so that a file that was there is kept
+// until then.
 class NpyRowWriter {
  public:
+  NpyRowWriter() = default;
+  ~NpyRowWriter();
+  NpyRowWriter(const NpyRowWriter&) = delete;
+  NpyRowWriter& operator=(const NpyRowWriter&) = delete;
   // Errors: kFailed where the file cannot be written.
   static Result<std::unique_ptr<NpyRowWriter>> create(const std::string& path, int64_t rows,
                                                       int64_t cols);
@@ -22,6 +28,7 @@ class NpyRowWriter {
  private:
   std::ofstream file_;
   std::string path_;
+  std::string temporary_;
 };
 
 class NpyRowReader {

@@ -5,6 +5,7 @@
 // shorter than the window, the tokens that a window shares with the one before are context only.
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
 #include <fstream>
 
 #include "base/error.h"
@@ -51,6 +52,11 @@ class Scorer {
     if (!options.against.empty()) {
       MB_ASSIGN(against_, runtime::NpyRowReader::open(options.against, tokens, vocab_size));
       row_.resize(static_cast<size_t>(vocab_size));
+    }
+    std::error_code ignored;
+    if (!options.against.empty() &&
+        std::filesystem::equivalent(options.against, options.save_logits, ignored)) {
+      return base::usage_error("--save-logits: expected another file than --against");
     }
     if (!options.save_logits.empty()) {
       MB_ASSIGN(save_, runtime::NpyRowWriter::create(options.save_logits, tokens, vocab_size));
