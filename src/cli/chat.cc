@@ -134,8 +134,8 @@ Result<int> run(const ChatOptions& options) {
   }
   if (!engine.info().has_chat_template) {
     note(options.shared.quiet,
-         "this model carries no chat template (it may be a base model): the format of its family "
-         "is used");
+         "this model carries no chat template: the format of its family is used. A base model goes "
+         "on with the text and does not answer; take an instruction-tuned one (\"it\") to chat");
   }
   const GracefulInterrupt graceful;
   return Chat(engine, options).loop();

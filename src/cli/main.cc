@@ -127,10 +127,12 @@ int run(int argc, char** argv) {
     app.parse(std::move(reversed));
   } catch (const CLI::CallForHelp&) {
     const std::vector<CLI::App*> chosen = app.get_subcommands();
-    Result<void> printed = print(chosen.empty() ? app.help() : chosen[0]->help());
+    Result<void> printed = print(chosen.empty() ? app.help() : chosen[0]->help("markbase"));
     return printed.ok() ? 0 : report(printed.error());
   } catch (const CLI::ParseError& error) {
-    return report(base::usage_error("{}. `markbase help` lists what there is", error.what()));
+    const bool in_command = !args.empty() && !args[0].starts_with("-");
+    return report(base::usage_error("{}. `markbase help{}` lists what there is", error.what(),
+                                    in_command ? " " + args[0] : std::string()));
   }
   for (auto& [sub, command_action] : actions) {
     if (!sub->parsed()) continue;

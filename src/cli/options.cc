@@ -47,7 +47,8 @@ void add_shared_options(CLI::App& app, SharedOptions& shared, ModelArgument mode
         "MODEL", shared.model, "a directory, a .gguf file, or a name (see `markbase list`)");
     if (model == ModelArgument::kRequired) argument->required();
   }
-  app.add_option("--backend", shared.backend, "what computes")
+  const size_t num_own = app.get_options().size();
+  app.add_option("--backend", shared.backend, "what computes (cuda: not in this build yet)")
       ->check(CLI::IsMember({"auto", "cpu", "cuda", "ref"}));
   app.add_option("--threads", shared.threads, "threads (default: the cores this process may use)")
       ->check(CLI::Range(1, kMaxThreads));
@@ -61,18 +62,22 @@ void add_shared_options(CLI::App& app, SharedOptions& shared, ModelArgument mode
       ->check(CLI::Range(int64_t{1}, int64_t{65536}));
   app.add_option("--memory", shared.memory,
                  "memory budget: N, NMiB or NGiB; refuse rather than swap");
-  app.add_option("--activations", shared.activations, "precision of activations in products")
+  app.add_option("--activations", shared.activations,
+                 "16 (default); q8: 8-bit activations, less exact")
       ->check(CLI::IsMember({"auto", "16", "q8"}));
   app.add_option("--repack-cache", shared.repack_cache,
                  "on: keep packed weights in a file beside the model, for a quicker start")
       ->check(CLI::IsMember({"on", "off"}));
-  app.add_option("--mmproj", shared.mmproj, "projector file for pictures and sound");
-  app.add_option("--draft", shared.draft, "a drafter for speculative decoding");
+  app.add_option("--mmproj", shared.mmproj, "not in this build yet");
+  app.add_option("--draft", shared.draft, "not in this build yet");
   app.add_option("--log-level", shared.log_level, "what is said on stderr")
       ->check(CLI::IsMember({"debug", "info", "warning", "error", "off"}));
   app.add_flag("-q,--quiet", shared.quiet, "nothing on stderr but errors");
   app.add_flag("-v,--verbose", shared.verbose, "explain on stderr");
   app.add_flag("--json", shared.json, "one JSON document on stdout");
+  // Help shows a command's own options first.
+  const std::vector<CLI::Option*> options = app.get_options();
+  for (size_t i = num_own; i < options.size(); ++i) options[i]->group("Engine and output");
 }
 
 void add_prompt_options(CLI::App& app, PromptOptions& prompt) {
@@ -82,10 +87,10 @@ void add_prompt_options(CLI::App& app, PromptOptions& prompt) {
   app.add_option("--system", prompt.system, "a system message");
   app.add_flag("--raw", prompt.raw, "plain continuation: BOS once, no chat template");
   app.add_flag("--special", prompt.special, "with --raw: control-token spellings become tokens");
-  app.add_flag("--think", prompt.think, "let the model think first");
-  app.add_option("--image", prompt.image, "a picture (repeatable)");
-  app.add_option("--audio", prompt.audio, "a sound (repeatable)");
-  app.add_option("--video", prompt.video, "a video (repeatable)");
+  app.add_flag("--think", prompt.think, "not for the models of this build yet");
+  app.add_option("--image", prompt.image, "not in this build yet");
+  app.add_option("--audio", prompt.audio, "not in this build yet");
+  app.add_option("--video", prompt.video, "not in this build yet");
 }
 
 Result<EngineOptions> engine_options(const SharedOptions& shared) {

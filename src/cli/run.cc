@@ -25,7 +25,7 @@ base::Json timings_json(const Timings& timings) {
   return json;
 }
 
-base::Json completion_json(const Completion& completion) {
+base::Json completion_json(const Completion& completion, uint64_t seed) {
   base::Json json;
   json["text"] = completion.text;
   json["ids"] = completion.ids;
@@ -33,6 +33,7 @@ base::Json completion_json(const Completion& completion) {
   json["finish_reason"] = completion.finish_reason;
   json["reasoning"] = nullptr;
   json["tool_calls"] = base::Json::array();
+  json["seed"] = seed;
   json["timings"] = timings_json(completion.timings);
   return json;
 }
@@ -58,11 +59,13 @@ Result<int> run(const RunOptions& options) {
   }));
   MB_TRY(std::move(printed));
   if (options.shared.json) {
-    MB_TRY(print(base::dump_json(completion_json(completion), 2) + "\n"));
+    MB_TRY(print(base::dump_json(completion_json(completion, request.sampling.seed), 2) + "\n"));
   } else {
     MB_TRY(print("\n"));
   }
   note(options.shared.quiet, timing_line(completion.timings));
+  if (request.sampling.temperature > 0 && !options.sampling.seed)
+    note(options.shared.quiet, fmt::format("drawn with --seed {}", request.sampling.seed));
   if (interrupted()) return Error{ErrorCode::kCancelled, "interrupted"};
   return 0;
 }
@@ -86,7 +89,7 @@ Action make_run(CLI::App& app) {
   add_shared_options(app, options->shared, ModelArgument::kRequired);
   add_prompt_options(app, options->prompt);
   add_sampling_options(app, options->sampling);
-  app.add_option("--json-schema", options->json_schema, "constrain the answer to a JSON schema");
+  app.add_option("--json-schema", options->json_schema, "not in this build yet");
   return [options] { return run(*options); };
 }
 

@@ -25,13 +25,15 @@ void add_sampling_options(CLI::App& app, SamplingFlags& flags) {
   app.add_option("-n", flags.max_tokens,
                  "tokens at most (default: to a stop or the end of the context)")
       ->check(CLI::Range(int64_t{0}, kMaxTokens));
-  app.add_option("--temperature", flags.temperature, "0 is greedy");
-  app.add_option("--top-k", flags.top_k, "0 is off")
+  app.add_option("--temperature", flags.temperature,
+                 "0 is greedy (default: the model's own, for Gemma 1)");
+  app.add_option("--top-k", flags.top_k, "0 is off (default: the model's own, for Gemma 64)")
       ->check(CLI::Range(0, std::numeric_limits<int>::max()));
-  app.add_option("--top-p", flags.top_p, "1 is off");
+  app.add_option("--top-p", flags.top_p, "1 is off (default: the model's own, for Gemma 0.95)");
   app.add_option("--min-p", flags.min_p, "0 is off");
   app.add_option("--repetition-penalty", flags.repetition_penalty, "1 is off");
-  app.add_option("--seed", flags.seed, "the same seed gives the same answer");
+  app.add_option("--seed", flags.seed,
+                 "the same seed gives the same answer (default: a new one, which is said)");
   app.add_option("--stop", flags.stop, "end the answer at this text (repeatable)");
   app.add_flag("--ignore-eos", flags.ignore_eos, "go on past the end of the answer");
 }

@@ -8,8 +8,6 @@
 namespace markbase::runtime {
 namespace {
 
-// Logits that prefill asks for many rows of are computed this many rows at a time.
-constexpr int64_t kOutputRowsAtOnce = 32;
 constexpr int64_t kMostChunkTokens = 65536;
 
 double ms_since(std::chrono::steady_clock::time_point start) {

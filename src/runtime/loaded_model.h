@@ -18,6 +18,9 @@
 
 namespace markbase::runtime {
 
+// Logits that prefill asks for many rows of are computed this many rows at a time.
+inline constexpr int64_t kOutputRowsAtOnce = 32;
+
 // Members stand in the order in which they are needed: what is above outlives what is below.
 struct LoadedModel {
   ModelPath path;

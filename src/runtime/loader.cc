@@ -197,6 +197,8 @@ Result<model::TextWeights> load_weights(const formats::WeightSource& source,
   std::error_code ignored;  // what cannot be asked for cannot be read: packed and told below
   if (std::filesystem::exists(place.path, ignored)) {
     auto restored = restore_weights(place, source, config, map, backend, options);
+    if (restored.ok())
+      tell_user(options, Severity::kDebug, "packed weights read from " + place.path);
     if (restored.ok() || restored.error().code == ErrorCode::kOutOfMemory) return restored;
     tell_user(options, Severity::kWarning, "packing again: " + restored.error().message);
   }

@@ -10,6 +10,7 @@ import hashlib
 import json
 import os
 import pathlib
+import re
 import shutil
 import signal
 import struct
@@ -358,6 +359,19 @@ class WithModel(unittest.TestCase):
         answer = json.loads(run(*base, "--stop", stop)[1])
         self.assertEqual(answer["finish_reason"], "stop")
         self.assertEqual(answer["text"], whole[:whole.index(stop)])
+
+    def test_a_seed_that_was_not_given_is_said(self):
+        args = ("run", MODEL, *SMALL, "-p", "Once", "-n", 12)
+        code, out, err = run(*args)
+        self.assertEqual(code, 0, err)
+        seed = re.search(r"drawn with --seed (\d+)", err).group(1)
+        self.assertEqual(run(*args, "--seed", seed)[1], out)
+        self.assertEqual(json.loads(run(*args, "--seed", seed, "--json")[1])["seed"], int(seed))
+
+    def test_every_command_makes_the_same_plan(self):
+        plan = json.loads(run("inspect", MODEL, "--json")[1])["plan"]
+        _, _, err = run("run", MODEL, "-p", "Once", "-n", 1)
+        self.assertIn(f"= {plan['total_bytes'] / 2**20:.1f} MiB of", err)
 
     def test_seed_gives_the_same_answer(self):
         args = ["run", MODEL, *SMALL, "-p", "My favourite", "-n", 12, "--temperature", 1, "--top-k", 50, "--json"]

@@ -121,6 +121,7 @@ Result<void> add_model(const formats::WeightSource& source, const ModelPath& pat
   MB_ASSIGN(const runtime::BackendHandle backend, runtime::make_backend(options.engine));
   runtime::RunnerOptions runner;
   MB_ASSIGN(runner.kv, runtime::kv_type(options.engine));
+  runner.max_output_rows = runtime::kOutputRowsAtOnce;
   runner.prefill_chunk_tokens = options.engine.prefill_chunk_tokens;
   runner.context_tokens =
       options.engine.context_tokens != 0
