@@ -36,6 +36,15 @@ def run(*args, stdin="", env=None, timeout=600):
     return done.returncode, done.stdout.decode(errors="replace"), done.stderr.decode(errors="replace")
 
 
+def wait_for_handler(pid, number):
+    """Until the process catches the signal: before that it would simply die of it."""
+    while True:
+        caught = re.search(r"^SigCgt:\s*(\w+)", pathlib.Path(f"/proc/{pid}/status").read_text(), re.MULTILINE)
+        if int(caught.group(1), 16) >> (number - 1) & 1:
+            return
+        time.sleep(0.001)
+
+
 def read_npy(path):
     data = pathlib.Path(path).read_bytes()
     assert data[:8] == b"\x93NUMPY\x01\x00", data[:8]
@@ -253,9 +262,9 @@ class WithModel(unittest.TestCase):
                      ["run", MODEL, "-p", "Once", "-n", "2000", "--ignore-eos"]):
             process = subprocess.Popen([BINARY, *map(str, args)], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                                        stderr=subprocess.PIPE)
-            time.sleep(0.3)
+            wait_for_handler(process.pid, signal.SIGINT)
             process.send_signal(signal.SIGINT)
-            _, err = process.communicate(timeout=20)
+            _, err = process.communicate(timeout=60)
             self.assertEqual(process.returncode, 130, f"{args}: {err}")
             self.assertIn(b"interrupted", err)
 
