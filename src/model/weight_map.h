@@ -30,14 +30,33 @@ enum class WeightId : uint8_t {
   kGateProj,
   kUpProj,
   kDownProj,
+  // Per-layer embeddings.
+  kEmbedTokensPerLayer,  // [vocab_size_per_layer_input, layers * width]: looked up, never packed
+  kPerLayerModelProjection,  // [layers * width, hidden_size]
+  kPerLayerProjectionNorm,   // [width]
+  kPerLayerInputGate,        // [width, hidden_size], in a layer
+  kPerLayerProjection,       // [hidden_size, width], in a layer
+  kPostPerLayerInputNorm,    // [hidden_size], in a layer
+  kLayerScalar,              // [1], in a layer
+  // Experts, in a layer. Each expert's matrices are weights of their own (MappedWeight::expert).
+  kRouterProj,                 // [num_experts, hidden_size]
+  kRouterScale,                // [hidden_size]
+  kPerExpertScale,             // [num_experts]
+  kExpertGateProj,             // [moe_intermediate_size, hidden_size]
+  kExpertUpProj,               // [moe_intermediate_size, hidden_size]
+  kExpertDownProj,             // [hidden_size, moe_intermediate_size]
+  kPostFeedforwardLayernorm1,  // [hidden_size], after the dense branch
+  kPreFeedforwardLayernorm2,   // [hidden_size], before the experts
+  kPostFeedforwardLayernorm2,  // [hidden_size], after the experts
 };
 
 // A tensor of the file with its place in the model.
 struct MappedWeight {
   WeightId id = WeightId::kNorm;
   int64_t layer = -1;       // -1: belongs to no layer
+  int64_t expert = -1;      // -1: belongs to no expert
   bool is_vector = false;   // a norm weight: view has one row
-  std::string name;         // ours: "layer.3.attn.q_proj"
+  std::string name;         // ours: "layer.3.attn.q_proj", "layer.3.experts.17.gate_proj"
   std::string source_name;  // the file's tensor or module
   quant::WeightView view;   // into the mapping
 };
@@ -62,7 +81,8 @@ struct WeightMap {
   std::vector<UnusedTensor> unused;
   bool tied_head = true;
   float embed_scale = 1.0F;  // sqrt(hidden_size), rounded to the dtype of the table (not in a GGUF)
-  float norm_offset = 0.0F;  // 1 where the file holds norm weights less one
+  float per_layer_embed_scale = 1.0F;  // sqrt(hidden_size_per_layer_input) by the same rule
+  float norm_offset = 0.0F;            // 1 where the file holds norm weights less one
 };
 
 // Every weight that `config` asks for, its shape compared with the config. What is missing or of
