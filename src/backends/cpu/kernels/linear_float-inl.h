@@ -103,8 +103,10 @@ void float_tile(const FloatArgs& args, const float* panel, float* spans, int64_t
   for (int t = 0; t < T; ++t) {
     float* span = spans + (token + t) * kBlockRows;
 #pragma GCC unroll 2
-    for (int v = 0; v < kVecs; ++v)
-      store_f(span + v * kLanes, add_f(load_f(span + v * kLanes), acc[t][v]));
+    for (int v = 0; v < kVecs; ++v) {
+      const FVec before = begin % kSpan == 0 ? zero_f() : load_f(span + v * kLanes);
+      store_f(span + v * kLanes, add_f(before, acc[t][v]));
+    }
   }
 }
 
@@ -127,8 +129,6 @@ void float_panels(const FloatArgs& args) {
   sums.totals = sums.spans + kTileTokens * kBlockRows;
   for (int64_t block = 0; block < args.num_blocks; ++block) {
     const uint8_t* weights = args.blocks + block * args.block_bytes;
-    clear_floats(sums.spans, args.num_tokens * kBlockRows);
-    clear_floats(sums.totals, args.num_tokens * kBlockRows);
     for (int64_t begin = 0; begin < args.cols; begin += kSegment) {
       const int64_t length = least(kSegment, args.cols - begin);
       for (int64_t i = 0; i < length * kBlockRows; i += kLanes) {
@@ -138,12 +138,10 @@ void float_panels(const FloatArgs& args) {
         const int64_t count = least(kTile, args.num_tokens - token);
         kFloatTileFunctions[count](args, panel, sums.spans, begin, length, token);
       }
-      const bool span_ends =
-          begin + kSegment >= args.cols || (begin / kSegment + 1) % kSpanSegments == 0;
-      if (span_ends) end_span(sums, args.num_tokens);
+      end_segment(sums, args.num_tokens, begin, args.cols);
     }
-    store_totals(sums, args.num_tokens, args.y + block * kBlockRows, args.y_stride,
-                 args.num_rows - block * kBlockRows);
+    store_sums(sums, args.num_tokens, args.cols > kSpan, args.y + block * kBlockRows, args.y_stride,
+               args.num_rows - block * kBlockRows);
   }
 }
 

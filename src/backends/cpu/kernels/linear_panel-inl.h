@@ -3,6 +3,7 @@
 #pragma once
 
 #include "backends/cpu/kernels/linear_fused-inl.h"
+#include "backends/cpu/kernels/linear_pair-inl.h"
 
 namespace markbase::backends::cpu {
 namespace {
@@ -15,6 +16,12 @@ struct PanelScratch {
   float* totals;  // [kTileTokens][16]
 };
 
+constexpr int64_t kSpan = kSpanSegments * kSegment;
+constexpr int64_t kPanelBytes =
+    kSegment * kBlockRows * 2 + 4 * 32 * kBlockRows + 2 * 4 * kTileTokens * kBlockRows;
+static_assert(kPanelBlocks * kPanelBytes <= kLinearScratchBytes);
+
+// The first kPanelBytes of `scratch`.
 inline PanelScratch carve_panel(uint8_t* scratch) {
   PanelScratch s;
   s.panel = reinterpret_cast<int16_t*>(scratch);
@@ -23,6 +30,13 @@ inline PanelScratch carve_panel(uint8_t* scratch) {
   s.spans = floats + 32 * kBlockRows;
   s.totals = s.spans + kTileTokens * kBlockRows;
   return s;
+}
+
+// span = fma(a, segment, span) for the segment that begins at column `begin`; the first segment of
+// a span starts from zero.
+inline __attribute__((always_inline)) void add_to_span(float* span, FVec a, FVec segment,
+                                                       int64_t begin) {
+  store_f(span, fma_f(a, segment, begin % kSpan == 0 ? zero_f() : load_f(span)));
 }
 
 template <CodeKind K>
@@ -102,8 +116,7 @@ void panel_tile(const GroupedArgs& args, const PanelScratch& scratch, int64_t be
   for (int t = 0; t < T; ++t) {
     float* span = scratch.spans + (token + t) * kBlockRows;
     for (int v = 0; v < kVecs; ++v) {
-      store_f(span + v * kLanes,
-              fma_f(set1_f(state.a[t]), state.segment[t][v], load_f(span + v * kLanes)));
+      add_to_span(span + v * kLanes, set1_f(state.a[t]), state.segment[t][v], begin);
     }
   }
 }
@@ -117,51 +130,123 @@ constexpr TileFunction kTileFunctions[13] = {
 #endif
 };
 
-inline void clear_floats(float* p, int64_t count) {
-  for (int64_t i = 0; i < count; i += kLanes) store_f(p + i, zero_f());
-}
-
-// totals += spans, spans = 0.
-inline void end_span(const PanelScratch& scratch, int64_t num_tokens) {
+// totals = totals + spans, the first span's from zero.
+inline void fold_spans(const PanelScratch& scratch, int64_t num_tokens, bool first) {
   for (int64_t i = 0; i < num_tokens * kBlockRows; i += kLanes) {
-    store_f(scratch.totals + i, add_f(load_f(scratch.totals + i), load_f(scratch.spans + i)));
-    store_f(scratch.spans + i, zero_f());
+    const FVec before = first ? zero_f() : load_f(scratch.totals + i);
+    store_f(scratch.totals + i, add_f(before, load_f(scratch.spans + i)));
   }
 }
 
-inline void store_totals(const PanelScratch& scratch, int64_t num_tokens, float* y,
-                         int64_t y_stride, int64_t count) {
+// y = totals + the last spans; there are totals after more than one span.
+inline void store_sums(const PanelScratch& scratch, int64_t num_tokens, bool has_totals, float* y,
+                       int64_t y_stride, int64_t count) {
   for (int64_t t = 0; t < num_tokens; ++t) {
     FVec values[kVecs];
-    for (int v = 0; v < kVecs; ++v)
-      values[v] = load_f(scratch.totals + t * kBlockRows + v * kLanes);
+    for (int v = 0; v < kVecs; ++v) {
+      const int64_t i = t * kBlockRows + v * kLanes;
+      const FVec before = has_totals ? load_f(scratch.totals + i) : zero_f();
+      values[v] = add_f(before, load_f(scratch.spans + i));
+    }
     store_rows(y + t * y_stride, count, values);
   }
 }
 
-void panel_blocks(const GroupedArgs& args) {
+// Called after the segment at `begin`: folds a span that ends there, unless it is the last.
+inline void end_segment(const PanelScratch& scratch, int64_t num_tokens, int64_t begin,
+                        int64_t cols) {
+  const int64_t end = begin + kSegment;
+  if (end % kSpan == 0 && end < cols) fold_spans(scratch, num_tokens, end == kSpan);
+}
+
+#if defined(__AVX512VNNI__)
+// One segment for twelve rows of x and two row blocks whose scratch stands side by side.
+void pair_tile(const GroupedArgs& args, const PanelScratch* scratch, int64_t begin, int64_t length,
+               int64_t token) {
+  constexpr int T = kPairTokens;
+  const GroupedFormat& f = *args.format;
+  FusedState<T> state;
+  point_at_segment<T>(args, token, begin, &state);
+  alignas(64) float segment[2 * T * kBlockRows];
+#pragma GCC unroll 24
+  for (int i = 0; i < 2 * T; ++i) store_f(segment + i * kBlockRows, zero_f());
+  const int64_t pairs = f.group_size / 2;
+  for (int64_t g = 0; g < length / f.group_size; ++g) {
+    multiply_pair<kPanelBytes>({state.codes[0] + g * 4 * pairs, state.codes[1] - state.codes[0],
+                                scratch[0].panel + g * pairs * 2 * kBlockRows, pairs,
+                                scratch[0].scales.scales + g * kBlockRows, segment});
+    if (!f.has_offset) continue;
+    for (int b = 0; b < 2; ++b) {
+      const FVec offset = load_f(scratch[b].scales.offsets + g * kBlockRows);
+#pragma GCC unroll 12
+      for (int t = 0; t < T; ++t) {
+        float* sum = segment + (b * T + t) * kBlockRows;
+        store_f(sum, fma_f(offset, set1_f(state.sums_f[t][g]), load_f(sum)));
+      }
+    }
+  }
+  for (int b = 0; b < 2; ++b) {
+#pragma GCC unroll 12
+    for (int t = 0; t < T; ++t) {
+      float* span = scratch[b].spans + (token + t) * kBlockRows;
+      const FVec sum = load_f(segment + (b * T + t) * kBlockRows);
+      add_to_span(span, set1_f(state.a[t]), sum, begin);
+    }
+  }
+}
+#endif
+
+// One segment of B row blocks for all rows of x.
+template <int B>
+void panel_segment(const GroupedArgs& args, const PanelScratch* scratch, int64_t begin,
+                   int64_t length) {
+  int64_t token = 0;
+#if defined(__AVX512VNNI__)
+  for (; B == 2 && token + kPairTokens <= args.num_tokens; token += kPairTokens) {
+    pair_tile(args, scratch, begin, length, token);
+  }
+#endif
+  for (; token < args.num_tokens; token += kTile) {
+    const TileFunction tile = kTileFunctions[least(kTile, args.num_tokens - token)];
+    for (int b = 0; b < B; ++b) tile(args, scratch[b], begin, length, token);
+  }
+}
+
+// B row blocks from `block` on.
+template <int B>
+void panel_run(const GroupedArgs& args, const PanelScratch* scratch, int64_t block) {
   const GroupedFormat& f = *args.format;
   const int64_t cols = args.x->layout.cols;
-  const PanelScratch scratch = carve_panel(args.scratch);
-  for (int64_t block = 0; block < args.num_blocks; ++block) {
-    const uint8_t* segment = args.blocks + block * args.block_bytes;
-    clear_floats(scratch.spans, args.num_tokens * kBlockRows);
-    clear_floats(scratch.totals, args.num_tokens * kBlockRows);
-    for (int64_t begin = 0; begin < cols; begin += kSegment) {
-      const int64_t length = least(kSegment, cols - begin);
-      unpack_any_panel(f, segment, length, scratch.panel);
-      segment_scales(f, segment + code_bytes(f, length), length / f.group_size, scratch.scales);
-      segment += segment_bytes(f, length);
-      for (int64_t token = 0; token < args.num_tokens; token += kTile) {
-        kTileFunctions[least(kTile, args.num_tokens - token)](args, scratch, begin, length, token);
-      }
-      const bool span_ends =
-          begin + kSegment >= cols || (begin / kSegment + 1) % kSpanSegments == 0;
-      if (span_ends) end_span(scratch, args.num_tokens);
-    }
-    store_totals(scratch, args.num_tokens, args.y + block * kBlockRows, args.y_stride,
-                 args.num_rows - block * kBlockRows);
+  const uint8_t* segments[B];
+  for (int b = 0; b < B; ++b) {
+    segments[b] = args.blocks + (block + b) * args.block_bytes;
   }
+  for (int64_t begin = 0; begin < cols; begin += kSegment) {
+    const int64_t length = least(kSegment, cols - begin);
+    for (int b = 0; b < B; ++b) {
+      unpack_any_panel(f, segments[b], length, scratch[b].panel);
+      segment_scales(f, segments[b] + code_bytes(f, length), length / f.group_size,
+                     scratch[b].scales);
+      segments[b] += segment_bytes(f, length);
+    }
+    panel_segment<B>(args, scratch, begin, length);
+    for (int b = 0; b < B; ++b) end_segment(scratch[b], args.num_tokens, begin, cols);
+  }
+  for (int b = 0; b < B; ++b) {
+    const int64_t row = (block + b) * kBlockRows;
+    store_sums(scratch[b], args.num_tokens, cols > kSpan, args.y + row, args.y_stride,
+               args.num_rows - row);
+  }
+}
+
+void panel_blocks(const GroupedArgs& args) {
+  PanelScratch scratch[kPanelBlocks];
+  for (int b = 0; b < kPanelBlocks; ++b) scratch[b] = carve_panel(args.scratch + b * kPanelBytes);
+  int64_t block = 0;
+  for (; block + kPanelBlocks <= args.num_blocks; block += kPanelBlocks) {
+    panel_run<kPanelBlocks>(args, scratch, block);
+  }
+  for (; block < args.num_blocks; ++block) panel_run<1>(args, scratch, block);
 }
 
 }  // namespace

@@ -221,7 +221,7 @@ void tile_segment(const GroupedArgs& args, const TileScratch& scratch, const uin
   for (int b = 0; b < B; ++b) {
     for (int64_t t = 0; t < count; ++t) {
       float* span = scratch.sums[b].spans + (token + t) * kBlockRows;
-      store_f(span, fma_f(set1_f(a[t]), work.segment[b][t], load_f(span)));
+      add_to_span(span, set1_f(a[t]), work.segment[b][t], begin);
     }
   }
 }
@@ -233,8 +233,6 @@ void tile_blocks(const GroupedArgs& args, const TileScratch& scratch, int64_t bl
   const uint8_t* segments[B];
   for (int b = 0; b < B; ++b) {
     segments[b] = args.blocks + (block + b) * args.block_bytes;
-    clear_floats(scratch.sums[b].spans, args.num_tokens * kBlockRows);
-    clear_floats(scratch.sums[b].totals, args.num_tokens * kBlockRows);
   }
   for (int64_t begin = 0; begin < cols; begin += kSegment) {
     const int64_t length = least(kSegment, cols - begin);
@@ -248,13 +246,12 @@ void tile_blocks(const GroupedArgs& args, const TileScratch& scratch, int64_t bl
     for (int64_t token = 0; token < args.num_tokens; token += kTileGroup) {
       tile_segment<B>(args, scratch, planes, begin, length, token);
     }
-    const bool span_ends = begin + kSegment >= cols || (begin / kSegment + 1) % kSpanSegments == 0;
-    for (int b = 0; span_ends && b < B; ++b) end_span(scratch.sums[b], args.num_tokens);
+    for (int b = 0; b < B; ++b) end_segment(scratch.sums[b], args.num_tokens, begin, cols);
   }
   for (int b = 0; b < B; ++b) {
     const int64_t row = (block + b) * kBlockRows;
-    store_totals(scratch.sums[b], args.num_tokens, args.y + row, args.y_stride,
-                 args.num_rows - row);
+    store_sums(scratch.sums[b], args.num_tokens, cols > kSpan, args.y + row, args.y_stride,
+               args.num_rows - row);
   }
 }
 

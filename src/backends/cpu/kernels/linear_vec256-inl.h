@@ -16,6 +16,7 @@ constexpr int kVecs = 2;
 constexpr int kVecBytes = 32;
 // 6 rows of x: 12 sums, two words of weights and one of x fill the 16 registers.
 constexpr int kTile = 6;
+constexpr int kPanelBlocks = 1;
 constexpr int kFusedTokens = 2;
 // Sums that one row of x is spread over, so that the latency of the product does not chain them.
 #if defined(__AVXVNNI__)

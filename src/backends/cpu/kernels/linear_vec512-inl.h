@@ -18,6 +18,12 @@ constexpr int kLanes = 16;
 constexpr int kVecs = 1;
 constexpr int kVecBytes = 64;
 constexpr int kTile = 12;
+// Row blocks whose panels are multiplied together.
+#if defined(__AVX512VNNI__)
+constexpr int kPanelBlocks = 2;
+#else
+constexpr int kPanelBlocks = 1;
+#endif
 constexpr int kFusedTokens = 4;
 // Sums that one row of x is spread over, so that the latency of the product does not chain them.
 #if defined(__AVX512VNNI__)
