@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <cmath>
 #include <condition_variable>
 #include <cstdio>
@@ -17,14 +18,30 @@ namespace markbase::base {
 namespace {
 
 constexpr int kMaxThreads = 256;
-// About 20 us of spinning: longer than the gap between two ops of a decode step, far shorter than a
-// scheduler time slice, so that more threads than cores do not starve each other.
-constexpr int kSpinRounds = 4000;
+// How long to spin before sleeping: longer than the gap between two ops of a decode step, far
+// shorter than a scheduler time slice, so that more threads than cores do not starve each other.
+constexpr std::chrono::microseconds kSpinTime{25};
+constexpr std::chrono::microseconds kCrowdedSpinTime{1};  // more threads than cores
+// Looks between two looks at the clock; a pause takes 10 to 50 ns.
+constexpr int kSpinRounds = 16;
 
 inline void cpu_relax() {
 #if defined(__x86_64__) || defined(__i386__)
   __builtin_ia32_pause();
 #endif
+}
+
+// Spins until `done()` or until the time is over; true when done.
+template <typename Done>
+bool spin(std::chrono::microseconds time, Done done) {
+  const auto end = std::chrono::steady_clock::now() + time;
+  do {
+    for (int i = 0; i < kSpinRounds; ++i) {
+      if (done()) return true;
+      cpu_relax();
+    }
+  } while (std::chrono::steady_clock::now() < end);
+  return false;
 }
 
 // A range of chunks [begin, end) in one atomic word, popped at the front by its owner and stolen
@@ -69,7 +86,7 @@ struct ThreadPool::State {
   explicit State(int n)
       : num_threads(n),
         num_cores(default_num_threads()),
-        spin_rounds(n <= num_cores ? kSpinRounds : kSpinRounds / 40),
+        spin_time(n <= num_cores ? kSpinTime : kCrowdedSpinTime),
         ranges(static_cast<size_t>(n)) {}
 
   using Body = FunctionRef<void(int64_t, int)>;
@@ -83,7 +100,7 @@ struct ThreadPool::State {
 
   const int num_threads;
   const int num_cores;
-  const int spin_rounds;
+  const std::chrono::microseconds spin_time;
   std::vector<ChunkRange> ranges;
   std::vector<std::thread> workers;
   const Body* body = nullptr;
@@ -140,15 +157,13 @@ struct ThreadPool::State {
 
   // False when the pool is stopping.
   bool wait_for_job(uint64_t seen_job) {
-    for (int i = 0; i < spin_rounds; ++i) {
-      if (stopping.load(std::memory_order_acquire)) return false;
-      if (has_new_job(seen_job)) return true;
-      cpu_relax();
-    }
+    const auto wanted = [&] {
+      return stopping.load(std::memory_order_acquire) || has_new_job(seen_job);
+    };
+    if (spin(spin_time, wanted)) return !stopping.load(std::memory_order_acquire);
     std::unique_lock lock(mutex);
     num_sleeping.fetch_add(1, std::memory_order_seq_cst);
-    wake.wait(lock,
-              [&] { return stopping.load(std::memory_order_acquire) || has_new_job(seen_job); });
+    wake.wait(lock, wanted);
     num_sleeping.fetch_sub(1, std::memory_order_seq_cst);
     return !stopping.load(std::memory_order_acquire);
   }
@@ -166,12 +181,10 @@ struct ThreadPool::State {
 
   void close_job() {
     gate.fetch_and(~kOpen, std::memory_order_acq_rel);
-    for (int i = 0; i < spin_rounds; ++i) {
-      if ((gate.load(std::memory_order_acquire) & kInsideMask) == 0) return;
-      cpu_relax();
-    }
+    const auto empty = [&] { return (gate.load(std::memory_order_acquire) & kInsideMask) == 0; };
+    if (spin(spin_time, empty)) return;
     std::unique_lock lock(mutex);
-    left.wait(lock, [&] { return (gate.load(std::memory_order_acquire) & kInsideMask) == 0; });
+    left.wait(lock, empty);
   }
 };
 
