@@ -180,7 +180,8 @@ void add_attention_cases(OpCases& cases) {
   for (const KvType type : {KvType::kF16, KvType::kBF16, KvType::kF32, KvType::kQ8}) {
     for (const Shape& s :
          {Shape{type, 4, 1, 64, 0}, Shape{type, 4, 2, 16, 40}, Shape{type, 6, 6, 32, 64},
-          Shape{type, 4, 1, 256, 0}, Shape{type, 4, 1, 256, 100}, Shape{type, 2, 1, 48, 1}}) {
+          Shape{type, 4, 1, 256, 0}, Shape{type, 4, 1, 256, 100}, Shape{type, 2, 1, 48, 1},
+          Shape{type, 4, 2, 24, 0}, Shape{type, 2, 1, 2, 30}, Shape{type, 8, 2, 512, 0}}) {
       cases.push_back(std::make_unique<AttentionCase>(s));
     }
   }

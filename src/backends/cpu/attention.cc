@@ -77,7 +77,8 @@ class AttentionStep {
         args_(args),
         head_(kv_head_layout(args.cache.layout)),
         block_bytes_(kv_block_bytes(args.cache.layout)),
-        head_dim_(args.q.dim(2)),
+        head_dim_(padded_head_dim(args.q.dim(2))),
+        real_dim_(args.q.dim(2)),
         heads_per_kv_(args.q.dim(1) / args.cache.layout.num_kv_heads),
         tile_heads_(std::min<int64_t>(heads_per_kv_, kMaxTileQueries)),
         head_chunks_((heads_per_kv_ + tile_heads_ - 1) / tile_heads_) {
@@ -170,8 +171,8 @@ class AttentionStep {
     int n = 0;
     for (int64_t row = item.first_row; row < item.first_row + item.num_rows; ++row) {
       for (int64_t h = item.first_head; h < item.first_head + item.num_heads; ++h, ++n) {
-        tile->queries[n] = args_.q.f32() + row * args_.q.stride[0] + h * head_dim_;
-        tile->y[n] = args_.y.f32() + row * args_.y.stride[0] + h * head_dim_;
+        tile->queries[n] = args_.q.f32() + row * args_.q.stride[0] + h * real_dim_;
+        tile->y[n] = args_.y.f32() + row * args_.y.stride[0] + h * real_dim_;
         tile->first_key[n] = first_visible(row);
         tile->last_key[n] = position(row);
       }
@@ -257,7 +258,7 @@ class AttentionStep {
 
   void finish(const Tile& tile, const Running& running, const float* out) const {
     for (int q = 0; q < tile.num_queries; ++q) {
-      kernels_.finish(out + q * head_dim_, running.sum[q], tile.y[q], head_dim_);
+      kernels_.finish(out + q * head_dim_, running.sum[q], tile.y[q], real_dim_);
     }
   }
 
@@ -266,8 +267,8 @@ class AttentionStep {
     Tile tile;
     lay_out(item, &tile);
     const ThreadScratch scratch = thread_scratch(thread);
-    kernels_.pack_queries(tile.queries, tile.num_queries, static_cast<int>(head_dim_),
-                          scratch.packed);
+    kernels_.pack_queries(tile.queries, tile.num_queries, static_cast<int>(real_dim_),
+                          static_cast<int>(head_dim_), scratch.packed);
     Running running;
     float max[kMaxTileQueries];
     float sum[kMaxTileQueries];
@@ -312,8 +313,8 @@ class AttentionStep {
     const int64_t span = tile.first_span + span_idx;
     if (span > tile.last_span) return;
     const ThreadScratch scratch = thread_scratch(thread);
-    kernels_.pack_queries(tile.queries, tile.num_queries, static_cast<int>(head_dim_),
-                          scratch.packed);
+    kernels_.pack_queries(tile.queries, tile.num_queries, static_cast<int>(real_dim_),
+                          static_cast<int>(head_dim_), scratch.packed);
     attend_span(item, tile, span, scratch, result);
   }
 
@@ -333,7 +334,8 @@ class AttentionStep {
   const ops::AttentionArgs& args_;
   const KvHeadLayout head_;
   const size_t block_bytes_;
-  const int64_t head_dim_;
+  const int64_t head_dim_;  // padded, as keys, values and packed queries are
+  const int64_t real_dim_;
   const int64_t heads_per_kv_;
   const int64_t tile_heads_;   // heads of one KV head that share a tile
   const int64_t head_chunks_;  // more than one only with more heads than a tile holds
@@ -350,7 +352,7 @@ class AttentionStep {
 }  // namespace
 
 size_t vector_scratch_bytes(const ops::StepCapacity& capacity, int num_threads) {
-  const int64_t head_dim = std::max<int64_t>(capacity.max_head_dim, 16);
+  const int64_t head_dim = padded_head_dim(std::max<int64_t>(capacity.max_head_dim, 1));
   const int64_t num_heads = std::max<int64_t>(capacity.max_heads, 1);
   const int64_t num_rows = std::max<int64_t>(capacity.max_rows, 1);
   const size_t threads = static_cast<size_t>(num_threads) * thread_floats(head_dim) * sizeof(float);

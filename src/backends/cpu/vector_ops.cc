@@ -147,12 +147,11 @@ void norm_rope(const VectorKernels& kernels, base::ThreadPool& pool,
 }
 
 KvHeadLayout kv_head_layout(const ops::KvLayout& layout) {
-  MB_CHECK(layout.head_dim % 16 == 0);
   const size_t element_bytes = layout.type == ops::KvType::kF32  ? 4
                                : layout.type == ops::KvType::kQ8 ? 1
                                                                  : 2;
   const size_t side_bytes =
-      size_t{kBlockKeys} * static_cast<size_t>(layout.head_dim) * element_bytes;
+      size_t{kBlockKeys} * static_cast<size_t>(padded_head_dim(layout.head_dim)) * element_bytes;
   const size_t scale_bytes = layout.type == ops::KvType::kQ8 ? kBlockKeys * sizeof(float) : 0;
   KvHeadLayout head;
   head.type = static_cast<KvStore>(layout.type);

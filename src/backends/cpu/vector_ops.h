@@ -31,7 +31,7 @@ const VectorKernels& vector_kernels(CpuIsa isa);
 size_t vector_scratch_bytes(const ops::StepCapacity& capacity, int num_threads);
 
 // Bytes of one block of ops::kKvBlockTokens tokens of one layer, a multiple of 64. The layout
-// inside is described in attention_layout.h. head_dim is a multiple of 16.
+// inside is described in attention_layout.h.
 size_t kv_block_bytes(const ops::KvLayout& layout);
 
 void rms_norm(const VectorKernels& kernels, base::ThreadPool& pool, const ops::RmsNormArgs& args);

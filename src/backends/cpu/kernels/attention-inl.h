@@ -324,14 +324,16 @@ void attend_span(const SpanArgs& args) {
   }
 }
 
-// Micro tile after micro tile, each [head_dim][count].
-void pack_queries(const float* const* queries, int num_queries, int head_dim, float* packed) {
+// Micro tile after micro tile, each [padded_dim][count].
+void pack_queries(const float* const* queries, int num_queries, int head_dim, int padded_dim,
+                  float* packed) {
   for (int begin = 0; begin < num_queries;) {
     const int count = micro_tile(num_queries - begin);
-    float* out = packed + int64_t{begin} * head_dim;
+    float* out = packed + int64_t{begin} * padded_dim;
     for (int q = 0; q < count; ++q) {
       const float* x = queries[begin + q];
       for (int d = 0; d < head_dim; ++d) out[d * count + q] = x[d];
+      for (int d = head_dim; d < padded_dim; ++d) out[d * count + q] = 0.0f;
     }
     begin += count;
   }
@@ -360,7 +362,12 @@ void merge_span(float span_max, float span_sum, const float* span_out, float* ma
 void finish(const float* out, float sum, float* y, int64_t head_dim) {
   for (int64_t d = 0; d < head_dim; d += kLanes) {
     const F quotient = simd::div(simd::load(out + d), simd::set1(sum));
-    simd::store(y + d, simd::add(quotient, simd::set1(0.0f)));
+    const F rounded = simd::add(quotient, simd::set1(0.0f));
+    if (head_dim - d >= kLanes) {
+      simd::store(y + d, rounded);
+    } else {
+      simd::store_n(y + d, rounded, head_dim - d);
+    }
   }
 }
 

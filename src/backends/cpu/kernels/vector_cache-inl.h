@@ -68,6 +68,12 @@ MB_INLINE Lanes<int8_t> to_q8(F x, float scale) {
   return out;
 }
 
+// Whole vectors, and what there is of the last one with zeros behind it.
+MB_INLINE int64_t padded(int64_t head_dim) { return (head_dim + kLanes - 1) / kLanes * kLanes; }
+MB_INLINE F load_some(const float* p, int64_t count) {
+  return count >= kLanes ? simd::load(p) : simd::load_n(p, count);
+}
+
 // Sixteen dims of one key: a key is a lane, so they go to sixteen rows.
 template <class T>
 MB_INLINE void put_key(T* keys, int entry, int64_t dim, int64_t head_dim, const Lanes<T>& x) {
@@ -84,12 +90,13 @@ template <KvStore kType, class T, class Round>
 MB_INLINE bool store_rounded(const KvStoreArgs& args, const Round& round) {
   T* keys = reinterpret_cast<T*>(args.head);
   T* values = reinterpret_cast<T*>(args.head + args.offsets.v);
+  const int64_t padded_dim = padded(args.head_dim);
   bool ok = true;
   for (int64_t d = 0; d < args.head_dim; d += kLanes) {
-    const F k = simd::load(args.k + d);
-    const F v = simd::load(args.v + d);
+    const F k = load_some(args.k + d, args.head_dim - d);
+    const F v = load_some(args.v + d, args.head_dim - d);
     ok = fits<kType>(k) && fits<kType>(v) && ok;
-    put_key(keys, args.entry, d, args.head_dim, round(k));
+    put_key(keys, args.entry, d, padded_dim, round(k));
     put_value(values, args.entry, d, round(v));
   }
   return ok;
@@ -99,7 +106,7 @@ MB_INLINE bool store_rounded(const KvStoreArgs& args, const Round& round) {
 MB_INLINE float q8_scale(const float* x, int64_t n) {
   F highest = simd::set1(0.0f);
   for (int64_t d = 0; d < n; d += kLanes) {
-    highest = simd::max(simd::abs(simd::load(x + d)), highest);
+    highest = simd::max(simd::abs(load_some(x + d, n - d)), highest);
   }
   return simd::reduce_max(highest) / 127.0f;
 }
@@ -111,12 +118,13 @@ MB_INLINE bool store_q8(const KvStoreArgs& args) {
   reinterpret_cast<float*>(args.head + args.offsets.v_scales)[args.entry] = v_scale;
   int8_t* keys = reinterpret_cast<int8_t*>(args.head);
   int8_t* values = reinterpret_cast<int8_t*>(args.head + args.offsets.v);
+  const int64_t padded_dim = padded(args.head_dim);
   bool ok = true;
   for (int64_t d = 0; d < args.head_dim; d += kLanes) {
-    const F k = simd::load(args.k + d);
-    const F v = simd::load(args.v + d);
+    const F k = load_some(args.k + d, args.head_dim - d);
+    const F v = load_some(args.v + d, args.head_dim - d);
     ok = fits<KvStore::kQ8>(k) && fits<KvStore::kQ8>(v) && ok;
-    put_key(keys, args.entry, d, args.head_dim, to_q8(k, k_scale));
+    put_key(keys, args.entry, d, padded_dim, to_q8(k, k_scale));
     put_value(values, args.entry, d, to_q8(v, v_scale));
   }
   return ok;

@@ -31,7 +31,7 @@ struct KvHeadOffsets {
 
 struct KvStoreArgs {
   KvStore type;
-  int head_dim;
+  int head_dim;    // the block has zeros from here to the next multiple of 16
   const float* k;  // [head_dim]
   const float* v;  // [head_dim]
   int entry;       // position inside the block
@@ -42,7 +42,7 @@ struct KvStoreArgs {
 // One span of keys for a tile of queries that share a KV head.
 struct SpanArgs {
   KvStore type;
-  int head_dim;
+  int head_dim;     // a multiple of 16
   int num_queries;  // <= kMaxTileQueries
   float scale;
   const float* queries;  // as pack_queries left them
@@ -72,13 +72,14 @@ struct VectorKernels {
   // False when a value is not finite or does not fit the type.
   bool (*kv_store)(const KvStoreArgs& args);
 
-  // packed: [num_queries, head_dim] in the order attend_span reads.
-  void (*pack_queries)(const float* const* queries, int num_queries, int head_dim, float* packed);
+  // packed: [num_queries, padded_dim] in the order attend_span reads, zeros behind head_dim.
+  void (*pack_queries)(const float* const* queries, int num_queries, int head_dim, int padded_dim,
+                       float* packed);
   void (*attend_span)(const SpanArgs& args);
   // Adds a span to the running (max, sum, out): both are brought to the higher maximum.
   void (*merge_span)(float span_max, float span_sum, const float* span_out, float* max, float* sum,
                      float* out, int64_t head_dim);
-  // y = out / sum
+  // y = out / sum; out has whole vectors.
   void (*finish)(const float* out, float sum, float* y, int64_t head_dim);
 
   // The functions themselves, for tests.
