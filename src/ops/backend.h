@@ -23,6 +23,7 @@
 #include "ops/attention.h"
 #include "ops/elementwise.h"
 #include "ops/embedding.h"
+#include "ops/experts.h"
 #include "ops/kv_cache.h"
 #include "ops/linear.h"
 #include "ops/packed_weight.h"
@@ -49,6 +50,11 @@ struct StepCapacity {
   int64_t max_heads = 0;
   int64_t max_head_dim = 0;
   int64_t max_context = 0;  // keys a row can see
+  // Of layers with experts; 0: there are none.
+  int64_t num_experts = 0;
+  int64_t top_k_experts = 0;
+  int64_t expert_inputs = 0;  // columns of the gate and up weights
+  int64_t expert_width = 0;   // their rows
 };
 
 class Backend {
@@ -75,6 +81,13 @@ class Backend {
       base::FunctionRef<void(int64_t begin_row, int64_t end_row)> on_rows_done) = 0;
   // Bytes pack() will keep for this weight, for the plan.
   virtual size_t packed_bytes(const quant::WeightView& weight) const = 0;
+
+  // A table that is only looked up: its rows stay where they are and are decoded as embedding()
+  // asks for them, with the bits of the packed table. The bytes behind `table` outlive the result.
+  // A scale that is NaN or infinite is not found here: it shows in the rows that use it.
+  // Errors: kBadInput for a view that is not consistent or a format without a decoder.
+  virtual Result<std::unique_ptr<PackedWeight>> map_table(const quant::WeightView& table,
+                                                          std::string_view name) = 0;
 
   // For keeping packed weights in a file. The name of the layout, another one whenever the bytes
   // for the same weight change; empty: this backend's weights are not kept.
@@ -113,6 +126,8 @@ class Backend {
   virtual void kv_write(const KvWriteArgs& args) = 0;
   virtual void attention(const AttentionArgs& args) = 0;
   virtual void sample(const SampleArgs& args) = 0;
+  virtual void route(const RouteArgs& args) = 0;
+  virtual void experts(const ExpertsArgs& args) = 0;
 
   // --- fused ops, composed by default ---
   virtual void add_rms_norm(const AddRmsNormArgs& args) { compose(*this, args); }

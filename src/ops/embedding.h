@@ -6,7 +6,8 @@
 
 namespace markbase::ops {
 
-// ids: [T] i32, each in [0, table rows) (the caller checked them). table: [vocab, hidden] packed.
+// ids: [T] i32, each in [0, table rows) (the caller checked them). table: [vocab, hidden] packed or
+// mapped.
 // scale: float32, multiplied once after exact decoding. y: [T, hidden] f32, may not alias anything.
 struct EmbeddingArgs {
   tensor::TensorView ids;

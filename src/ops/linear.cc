@@ -8,6 +8,7 @@ namespace {
 
 void check_target(const LinearTarget& target, const tensor::TensorView& x) {
   MB_CHECK_MSG(target.weight != nullptr, "linear needs a weight");
+  MB_CHECK_MSG(!target.weight->is_lookup_only(), "linear cannot multiply by a mapped table");
   MB_CHECK_MSG(target.weight->cols() == x.dim(1), "linear weight must have as many columns as x");
   MB_CHECK_MSG(is_f32_rows(target.y), "linear y must be [tokens, outputs] f32");
   MB_CHECK_MSG(target.y.dim(0) == x.dim(0), "linear x and y must have as many rows");

@@ -6,7 +6,8 @@
 
 namespace markbase::ops {
 
-// [rows, cols] = [outputs, inputs]. Made by Backend::pack, valid while the backend lives.
+// [rows, cols] = [outputs, inputs]. Made by Backend::pack or Backend::map_table, valid while the
+// backend lives.
 class PackedWeight {
  public:
   virtual ~PackedWeight() = default;
@@ -17,6 +18,8 @@ class PackedWeight {
   int64_t cols() const { return cols_; }
   // Bytes that one product with this weight reads: what decode speed is measured against.
   size_t size_bytes() const { return size_bytes_; }
+  // A table made by map_table: only embedding() takes it.
+  virtual bool is_lookup_only() const { return false; }
 
  protected:
   PackedWeight(int64_t rows, int64_t cols, size_t size_bytes)

@@ -52,6 +52,7 @@ void compose(Backend& backend, const AddRmsNormArgs& args) {
   const tensor::TensorView& normed = has_next ? args.y : args.x;
   backend.rms_norm({.x = args.x, .weight = args.post_weight, .eps = args.eps, .y = normed});
   backend.add({.x = normed, .y = args.residual});
+  if (args.scale != 1.0F) backend.scale({.x = args.residual, .factor = args.scale});
   if (!has_next) return;
   backend.rms_norm({.x = args.residual, .weight = args.next_weight, .eps = args.eps, .y = args.y});
 }

@@ -16,15 +16,16 @@ struct RmsNormArgs {
 };
 void check(const RmsNormArgs& args);
 
-// residual += rms_norm(x, post_weight); y = rms_norm(residual, next_weight).
+// residual = (residual + rms_norm(x, post_weight)) * scale; y = rms_norm(residual, next_weight).
 // The end of one sub-layer and the start of the next in one pass. Gives the bits of its
-// composition. x, residual, y: [rows, width] f32; y may be x, neither may be residual.
-// next_weight.data == nullptr with y.data == nullptr: only the residual is updated; the composed
-// default then overwrites x with its norm.
+// composition, in which a scale of 1 changes nothing. x, residual, y: [rows, width] f32; y may be
+// x, neither may be residual. next_weight.data == nullptr with y.data == nullptr: only the residual
+// is updated; the composed default then overwrites x with its norm.
 struct AddRmsNormArgs {
   tensor::TensorView x;
   tensor::TensorView post_weight;
   tensor::TensorView residual;
+  float scale = 1.0F;
   tensor::TensorView next_weight;
   float eps = 1e-6F;
   tensor::TensorView y;

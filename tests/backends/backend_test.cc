@@ -69,6 +69,53 @@ TEST_P(Backends, PackReportsEachRowOnce) {
   }
 }
 
+TEST_P(Backends, MappedTableRefusesBytesThatAreNotThere) {
+  const std::vector<std::byte> bytes(4 * 64 * 2);
+  quant::WeightView table{.format = quant::Format::kBF16, .rows = 4, .cols = 64, .data = bytes};
+  const auto mapped = backend_.map_table(table, "table");
+  ASSERT_TRUE(mapped.ok());
+  EXPECT_TRUE((*mapped)->is_lookup_only());
+  EXPECT_EQ((*mapped)->rows(), 4);
+  EXPECT_EQ((*mapped)->size_bytes(), 128u);  // one row
+  table.rows = 5;
+  const auto refused = backend_.map_table(table, "table");
+  ASSERT_FALSE(refused.ok());
+  EXPECT_NE(refused.error().message.find("table"), std::string::npos);
+}
+
+TEST_P(Backends, ScoresThatAreNotNumbersStayInTheirRow) {
+  constexpr int64_t kExperts = 20;
+  constexpr int64_t kChosen = 3;
+  std::vector<float> scores = random_floats(5, 3 * kExperts);
+  const auto route = [&] {
+    const DeviceTensor device = device_floats(backend_, {3, kExperts}, scores);
+    const DeviceTensor scale =
+        device_floats(backend_, {kExperts}, std::vector<float>(kExperts, 1.0F));
+    const DeviceTensor ids(backend_, tensor::DType::kI32, {3, kChosen});
+    const DeviceTensor weights(backend_, tensor::DType::kF32, {3, kChosen});
+    backend_.route({.scores = device.view(),
+                    .expert_scale = scale.view(),
+                    .ids = ids.view(),
+                    .weights = weights.view()});
+    return std::pair(ids.ints(), weights.floats());
+  };
+  const auto sound = route();
+  for (const float odd :
+       {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity()}) {
+    scores[kExperts + 4] = odd;
+    const auto [ids, weights] = route();
+    for (const int32_t id : ids) EXPECT_TRUE(id >= 0 && id < kExperts) << id;
+    for (size_t i = 0; i < weights.size(); ++i) {
+      if (i / kChosen == 1) {
+        EXPECT_TRUE(std::isnan(weights[i]));
+      } else {
+        EXPECT_EQ(weights[i], sound.second[i]);
+        EXPECT_EQ(ids[i], sound.first[i]);
+      }
+    }
+  }
+}
+
 TEST_P(Backends, PackRefusesScalesThatAreNotFinite) {
   for (const float broken :
        {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity()}) {

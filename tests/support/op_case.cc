@@ -26,6 +26,7 @@ OpCases all_op_cases() {
   add_rope_cases(cases);
   add_linear_cases(cases);
   add_attention_cases(cases);
+  add_expert_cases(cases);
   return cases;
 }
 

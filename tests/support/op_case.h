@@ -39,6 +39,7 @@ void add_row_cases(OpCases& cases);        // embedding, norms, elementwise
 void add_rope_cases(OpCases& cases);       // rope, norm_rope
 void add_linear_cases(OpCases& cases);     // products, gated products
 void add_attention_cases(OpCases& cases);  // kv_write and attention
+void add_expert_cases(OpCases& cases);     // routing, experts
 OpCases all_op_cases();
 
 // What a product with the weight may be off by, for x: [T, cols], where x itself is off by x_error

@@ -13,19 +13,20 @@ constexpr float kEps = 1e-6F;
 
 class EmbeddingCase final : public OpCase {
  public:
-  EmbeddingCase(const WeightKind& kind, int64_t cols)
-      : kind_(kind), table_(kind, kVocab, cols, 31), cols_(cols) {
+  EmbeddingCase(const WeightKind& kind, int64_t cols, bool mapped)
+      : kind_(kind), table_(kind, kVocab, cols, 31), cols_(cols), mapped_(mapped) {
     Random random(32);
     for (int64_t i = 0; i < kRows; ++i) ids_.push_back(static_cast<int32_t>(random.below(kVocab)));
     ids_[1] = 0;
     ids_[2] = kVocab - 1;
   }
   std::string name() const override {
-    return fmt::format("embedding {} [{}, {}]", kind_.name(), kVocab, cols_);
+    return fmt::format("embedding {}{} [{}, {}]", kind_.name(), mapped_ ? " mapped" : "", kVocab,
+                       cols_);
   }
   int64_t num_rows() const override { return kRows; }
   std::vector<float> run(ops::Backend& backend, int64_t begin, int64_t n) const override {
-    const auto table = pack_weight(backend, table_.view());
+    const auto table = table_in(backend);
     const DeviceTensor ids = device_ints(backend, {n}, rows_of(ids_, 1, begin, n));
     const DeviceTensor y(backend, tensor::DType::kF32, {n, cols_});
     backend.embedding({.ids = ids.view(), .table = table.get(), .scale = 25.25F, .y = y.view()});
@@ -37,10 +38,18 @@ class EmbeddingCase final : public OpCase {
   }
 
  private:
+  std::unique_ptr<ops::PackedWeight> table_in(ops::Backend& backend) const {
+    if (!mapped_) return pack_weight(backend, table_.view());
+    auto mapped = backend.map_table(table_.view(), "table");
+    MB_CHECK(mapped.ok());
+    return std::move(mapped).value();
+  }
+
   static constexpr int32_t kVocab = 37;
   WeightKind kind_;
   WeightData table_;
   int64_t cols_;
+  bool mapped_;
   std::vector<int32_t> ids_;
 };
 
@@ -82,15 +91,17 @@ class RmsNormCase final : public OpCase {
 
 class AddRmsNormCase final : public OpCase {
  public:
-  AddRmsNormCase(int64_t width, bool has_next)
+  AddRmsNormCase(int64_t width, bool has_next, float scale)
       : width_(width),
         has_next_(has_next),
+        scale_(scale),
         x_(random_floats(51, kRows * width)),
         residual_(random_floats(52, kRows * width, 4.0F, 100)),
         post_(random_floats(53, width)),
         next_(random_floats(54, width)) {}
   std::string name() const override {
-    return fmt::format("add_rms_norm {}{}", width_, has_next_ ? "" : " residual only");
+    return fmt::format("add_rms_norm {} scale {}{}", width_, scale_,
+                       has_next_ ? "" : " residual only");
   }
   int64_t num_rows() const override { return kRows; }
   bool fused() const override { return true; }
@@ -114,6 +125,7 @@ class AddRmsNormCase final : public OpCase {
     ops::AddRmsNormArgs args{.x = x.view(),
                              .post_weight = post.view(),
                              .residual = residual.view(),
+                             .scale = scale_,
                              .next_weight = {},
                              .eps = kEps,
                              .y = {}};
@@ -132,11 +144,12 @@ class AddRmsNormCase final : public OpCase {
 
   int64_t width_;
   bool has_next_;
+  float scale_;
   std::vector<float> x_, residual_, post_, next_;
 };
 
-// The error of the new residual is that of the norm and of one addition; it passes through the
-// second norm directly and by way of the sum of squares.
+// The error of the new residual is that of the norm, of one addition and of the scale; it passes
+// through the second norm directly and by way of the sum of squares.
 std::vector<double> AddRmsNormCase::bound(std::span<const float> expected) const {
   std::vector<double> bounds;
   const double relative = rms_norm_relative_error(width_);
@@ -150,7 +163,7 @@ std::vector<double> AddRmsNormCase::bound(std::span<const float> expected) const
     double moved = 0.0;
     for (size_t i = 0; i < norm.size(); ++i) {
       const double r = std::fabs(static_cast<double>(out[i]));
-      error.push_back(relative * std::fabs(norm[i]) + 2.0 * kHalfUlp * r);
+      error.push_back(relative * std::fabs(norm[i] * double{scale_}) + 4.0 * kHalfUlp * r);
       squares += r * r;
       moved += r * error.back();
     }
@@ -236,14 +249,19 @@ std::vector<float> ElementwiseCase::run(ops::Backend& backend, int64_t begin, in
 
 void add_row_cases(OpCases& cases) {
   for (const WeightKind& kind : all_weight_kinds()) {
-    cases.push_back(std::make_unique<EmbeddingCase>(kind, kind.col_unit() == 1 ? 67 : 768));
+    for (const bool mapped : {false, true}) {
+      cases.push_back(
+          std::make_unique<EmbeddingCase>(kind, kind.col_unit() == 1 ? 67 : 768, mapped));
+    }
   }
   for (const int64_t width : {1, 7, 16, 33, 640, 1153}) {
     for (const bool weighted : {true, false}) {
       cases.push_back(std::make_unique<RmsNormCase>(width, weighted, weighted ? 0 : 5));
     }
     for (const bool has_next : {true, false}) {
-      cases.push_back(std::make_unique<AddRmsNormCase>(width, has_next));
+      for (const float scale : {1.0F, 0.71F}) {
+        cases.push_back(std::make_unique<AddRmsNormCase>(width, has_next, scale));
+      }
     }
     for (const auto op : {Elementwise::kAdd, Elementwise::kGeluMul, Elementwise::kGeluMulInPlace,
                           Elementwise::kSoftCap, Elementwise::kScale, Elementwise::kGather}) {

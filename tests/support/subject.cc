@@ -38,7 +38,11 @@ Subject make_subject(const std::string& name, int num_threads) {
                                                       .max_linear_cols = 4096,
                                                       .max_heads = 16,
                                                       .max_head_dim = 512,
-                                                      .max_context = 2048});
+                                                      .max_context = 2048,
+                                                      .num_experts = 128,
+                                                      .top_k_experts = 8,
+                                                      .expert_inputs = 1024,
+                                                      .expert_width = 512});
   MB_CHECK_MSG(planned.ok(), "the plan for tests failed");
   return subject;
 }

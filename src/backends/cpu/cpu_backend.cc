@@ -3,11 +3,13 @@
 #include <cstring>
 #include <utility>
 
+#include "backends/cpu/experts.h"
 #include "backends/cpu/linear.h"
 #include "backends/cpu/pack.h"
 #include "backends/cpu/vector_ops.h"
 #include "base/buffer.h"
 #include "base/check.h"
+#include "ops/mapped_table.h"
 
 namespace markbase::backends {
 namespace {
@@ -62,6 +64,12 @@ class CpuBackend : public ops::Backend {
     return cpu::packed_weight_bytes(weight);
   }
 
+  Result<std::unique_ptr<ops::PackedWeight>> map_table(const quant::WeightView& table,
+                                                       std::string_view name) override {
+    MB_TRY(quant::validate(table, name));
+    return std::unique_ptr<ops::PackedWeight>(std::make_unique<ops::MappedTable>(table));
+  }
+
   std::string packed_layout() const override { return std::string(cpu::kPackedLayout); }
   std::span<const std::byte> packed_content(const ops::PackedWeight& weight) const override {
     return static_cast<const cpu::CpuPackedWeight&>(weight).content();
@@ -76,10 +84,11 @@ class CpuBackend : public ops::Backend {
   Result<void> plan(const ops::StepCapacity& capacity) override {
     MB_ASSIGN(linear_scratch_, base::AlignedBuffer::allocate(linear_bytes(capacity)));
     MB_ASSIGN(vector_scratch_, base::AlignedBuffer::allocate(vector_bytes(capacity)));
+    MB_ASSIGN(experts_scratch_, base::AlignedBuffer::allocate(experts_bytes(capacity)));
     return {};
   }
   size_t plan_bytes(const ops::StepCapacity& capacity) const override {
-    return linear_bytes(capacity) + vector_bytes(capacity);
+    return linear_bytes(capacity) + vector_bytes(capacity) + experts_bytes(capacity);
   }
   size_t kv_block_bytes(const ops::KvLayout& layout) const override {
     return cpu::kv_block_bytes(layout);
@@ -133,6 +142,19 @@ class CpuBackend : public ops::Backend {
     ops::check(args);
     cpu::sample(vector_kernels_, pool_, args);
   }
+  void route(const ops::RouteArgs& args) override {
+    ops::check(args);
+    cpu::route(vector_kernels_, pool_, args);
+  }
+  void experts(const ops::ExpertsArgs& args) override {
+    ops::check(args);
+    cpu::experts({.linear = &linear_kernels_,
+                  .vector = &vector_kernels_,
+                  .pool = &pool_,
+                  .scratch = experts_scratch_.bytes(),
+                  .activations = options_.activations},
+                 args);
+  }
   void add_rms_norm(const ops::AddRmsNormArgs& args) override {
     ops::check(args);
     cpu::add_rms_norm(vector_kernels_, pool_, args);
@@ -146,6 +168,9 @@ class CpuBackend : public ops::Backend {
   size_t linear_bytes(const ops::StepCapacity& capacity) const {
     return cpu::linear_scratch_bytes(linear_kernels_, capacity, pool_.num_threads());
   }
+  size_t experts_bytes(const ops::StepCapacity& capacity) const {
+    return cpu::experts_scratch_bytes(linear_kernels_, capacity, pool_.num_threads());
+  }
   size_t vector_bytes(const ops::StepCapacity& capacity) const {
     return cpu::vector_scratch_bytes(capacity, pool_.num_threads());
   }
@@ -157,6 +182,7 @@ class CpuBackend : public ops::Backend {
   cpu::WeightArena weight_arena_;
   base::AlignedBuffer linear_scratch_;
   base::AlignedBuffer vector_scratch_;
+  base::AlignedBuffer experts_scratch_;
 };
 
 }  // namespace

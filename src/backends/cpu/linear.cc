@@ -2,26 +2,22 @@
 
 #include <algorithm>
 
+#include "backends/cpu/linear_parts.h"
 #include "backends/cpu/pack.h"
 #include "base/buffer.h"
 #include "base/check.h"
+#include "ops/mapped_table.h"
 
 namespace markbase::backends::cpu {
 namespace {
-
-// Integers that int16 pairs, and hi and lo in int8, can hold: 127 * 256.
-constexpr int32_t kLimit16 = 32512;
-constexpr int32_t kLimitQ8 = 127;
 
 // Weights of a chunk when few rows of x make the memory the limit: enough to stream, few enough to
 // steal.
 constexpr int64_t kChunkBytes = 96 << 10;
 // Multiplications of a chunk when there are many: some tens of microseconds.
 constexpr int64_t kChunkProducts = int64_t{3} << 20;
-// Chunks that each thread should get at least, so that a thread held up can be helped out.
-constexpr int64_t kChunksPerThread = 4;
-// Below this many elements x is quantised by the calling thread.
-constexpr int64_t kInlineElements = 8192;
+
+}  // namespace
 
 ActivationLayout activation_layout(int64_t cols) {
   ActivationLayout layout{};
@@ -40,9 +36,51 @@ ActivationLayout activation_layout(int64_t cols) {
   return layout;
 }
 
+int32_t code_limit(ActivationPrecision precision) {
+  // 127 * 256: what int16 pairs, and hi and lo in int8, can hold.
+  return precision == ActivationPrecision::k16 ? 32512 : 127;
+}
+
 int64_t tile_group_bytes(int64_t cols) {
   return (cols + kTileDepth - 1) / kTileDepth * 2 * kTileGroup * kTileDepth;
 }
+
+Cut cut_product(const CpuPackedWeight& weight, int64_t tokens, int num_threads) {
+  // Plain floats are computed eight row blocks at once.
+  constexpr int64_t kFloatUnit = 8;
+  Cut cut{};
+  cut.token_tiles = (tokens + kTileTokens - 1) / kTileTokens;
+  const int64_t tile = std::min<int64_t>(tokens, kTileTokens);
+  const int64_t by_bytes = kChunkBytes / weight.block_bytes();
+  const int64_t by_products = kChunkProducts / (kBlockRows * weight.cols() * tile);
+  const int64_t shares = kChunksPerThread * num_threads;
+  const int64_t by_share = (weight.num_blocks() * cut.token_tiles + shares - 1) / shares;
+  cut.chunk_blocks = std::clamp<int64_t>(
+      std::min({by_bytes, std::max<int64_t>(by_products, 1), by_share}), 1, weight.num_blocks());
+  // Kernels for many rows of x take row blocks in pairs, which share what is fetched of x.
+  if (tokens > kTileGroup) cut.chunk_blocks = round_up(cut.chunk_blocks, 2);
+  if (!weight.format().is_grouped && tokens == 1)
+    cut.chunk_blocks = round_up(cut.chunk_blocks, kFloatUnit);
+  cut.block_chunks = (weight.num_blocks() + cut.chunk_blocks - 1) / cut.chunk_blocks;
+  return cut;
+}
+
+void multiply(const LinearKernels& kernels, const ProductPart& part) {
+  const CpuPackedWeight& weight = *part.weight;
+  const int64_t rows = weight.rows() - part.block * kBlockRows;
+  float* y = part.y + part.block * kBlockRows;
+  if (weight.format().is_grouped) {
+    kernels.grouped({&weight.format().grouped, weight.block(part.block), weight.block_bytes(),
+                     part.num_blocks, rows, part.x16, part.first_token, part.num_tokens, y,
+                     part.y_stride, part.scratch});
+  } else {
+    kernels.floats({weight.format().floats, weight.block(part.block), weight.block_bytes(),
+                    part.num_blocks, rows, weight.cols(), part.x, part.x_stride, part.num_tokens, y,
+                    part.y_stride, part.scratch});
+  }
+}
+
+namespace {
 
 // The parts of the scratch.
 struct Scratch {
@@ -68,34 +106,6 @@ const CpuPackedWeight& weight_of(const ops::LinearTarget& target) {
   return static_cast<const CpuPackedWeight&>(*target.weight);
 }
 
-// How one target is cut: token tiles outside, runs of row blocks inside.
-struct Cut {
-  int64_t token_tiles;
-  int64_t chunk_blocks;
-  int64_t block_chunks;
-  int64_t num_chunks() const { return token_tiles * block_chunks; }
-};
-
-Cut cut_target(const CpuPackedWeight& weight, int64_t tokens, int num_threads) {
-  // Plain floats are computed eight row blocks at once.
-  constexpr int64_t kFloatUnit = 8;
-  Cut cut{};
-  cut.token_tiles = (tokens + kTileTokens - 1) / kTileTokens;
-  const int64_t tile = std::min<int64_t>(tokens, kTileTokens);
-  const int64_t by_bytes = kChunkBytes / weight.block_bytes();
-  const int64_t by_products = kChunkProducts / (kBlockRows * weight.cols() * tile);
-  const int64_t shares = kChunksPerThread * num_threads;
-  const int64_t by_share = (weight.num_blocks() * cut.token_tiles + shares - 1) / shares;
-  cut.chunk_blocks = std::clamp<int64_t>(
-      std::min({by_bytes, std::max<int64_t>(by_products, 1), by_share}), 1, weight.num_blocks());
-  // Kernels for many rows of x take row blocks in pairs, which share what is fetched of x.
-  if (tokens > kTileGroup) cut.chunk_blocks = round_up(cut.chunk_blocks, 2);
-  if (!weight.format().is_grouped && tokens == 1)
-    cut.chunk_blocks = round_up(cut.chunk_blocks, kFloatUnit);
-  cut.block_chunks = (weight.num_blocks() + cut.chunk_blocks - 1) / cut.chunk_blocks;
-  return cut;
-}
-
 class Product {
  public:
   Product(const LinearContext& context, const ops::LinearArgs& args)
@@ -119,11 +129,11 @@ class Product {
     const int num_threads = context_.pool->num_threads();
     int64_t num_chunks = 0;
     for (const ops::LinearTarget& target : args_.targets) {
-      num_chunks += cut_target(weight_of(target), args_.x.dim(0), num_threads).num_chunks();
+      num_chunks += cut_product(weight_of(target), args_.x.dim(0), num_threads).num_chunks();
     }
     context_.pool->run(num_chunks, [&](int64_t chunk, int thread) {
       for (const ops::LinearTarget& target : args_.targets) {
-        const Cut cut = cut_target(weight_of(target), args_.x.dim(0), num_threads);
+        const Cut cut = cut_product(weight_of(target), args_.x.dim(0), num_threads);
         if (chunk < cut.num_chunks()) return multiply(target, cut, chunk, thread);
         chunk -= cut.num_chunks();
       }
@@ -143,7 +153,7 @@ class Product {
   }
 
   void quantise_rows(int64_t begin, int64_t end) {
-    const int32_t limit = context_.activations == ActivationPrecision::k16 ? kLimit16 : kLimitQ8;
+    const int32_t limit = code_limit(context_.activations);
     for (int64_t t = begin; t < end; ++t)
       context_.kernels->quantise({args_.x.row(t), t, limit, &x_});
   }
@@ -154,18 +164,17 @@ class Product {
     const int64_t tokens = std::min<int64_t>(kTileTokens, args_.x.dim(0) - token);
     const int64_t block = chunk % cut.block_chunks * cut.chunk_blocks;
     const int64_t blocks = std::min(cut.chunk_blocks, weight.num_blocks() - block);
-    const int64_t rows = weight.rows() - block * kBlockRows;
-    float* y = target.y.row(token) + block * kBlockRows;
-    uint8_t* scratch = scratch_.threads + thread * kLinearScratchBytes;
-    if (weight.format().is_grouped) {
-      context_.kernels->grouped({&weight.format().grouped, weight.block(block),
-                                 weight.block_bytes(), blocks, rows, &x_, token, tokens, y,
-                                 target.y.stride[0], scratch});
-    } else {
-      context_.kernels->floats({weight.format().floats, weight.block(block), weight.block_bytes(),
-                                blocks, rows, weight.cols(), args_.x.row(token), args_.x.stride[0],
-                                tokens, y, target.y.stride[0], scratch});
-    }
+    cpu::multiply(*context_.kernels, {.weight = &weight,
+                                      .block = block,
+                                      .num_blocks = blocks,
+                                      .x16 = &x_,
+                                      .first_token = token,
+                                      .num_tokens = tokens,
+                                      .x = args_.x.row(token),
+                                      .x_stride = args_.x.stride[0],
+                                      .y = target.y.row(token),
+                                      .y_stride = target.y.stride[0],
+                                      .scratch = scratch_.threads + thread * kLinearScratchBytes});
   }
 
   const LinearContext& context_;
@@ -209,10 +218,16 @@ void linear(const LinearContext& context, const ops::LinearArgs& args) {
 }
 
 void embedding(base::ThreadPool& pool, const ops::EmbeddingArgs& args) {
-  const auto& table = static_cast<const CpuPackedWeight&>(*args.table);
   const auto* ids = args.ids.as<const int32_t>();
-  pool.run(args.ids.dim(0),
-           [&](int64_t t, int) { decode_packed_row(table, ids[t], args.scale, args.y.row(t)); });
+  pool.run(args.ids.dim(0), [&](int64_t t, int) {
+    if (args.table->is_lookup_only()) {
+      static_cast<const ops::MappedTable&>(*args.table)
+          .look_up(ids[t], args.scale, {args.y.row(t), static_cast<size_t>(args.y.dim(1))});
+    } else {
+      decode_packed_row(static_cast<const CpuPackedWeight&>(*args.table), ids[t], args.scale,
+                        args.y.row(t));
+    }
+  });
 }
 
 }  // namespace markbase::backends::cpu

@@ -73,8 +73,8 @@ void add_rms_norm(const VectorKernels& kernels, base::ThreadPool& pool,
   const float* next = args.next_weight.data == nullptr ? nullptr : args.next_weight.f32();
   const bool has_y = args.y.data != nullptr;
   for_each_row(pool, args.x, [&](int64_t i) {
-    kernels.add_rms_norm(args.x.row(i), post, args.residual.row(i), next, args.eps, args.x.dim(1),
-                         has_y ? args.y.row(i) : nullptr);
+    kernels.add_rms_norm(args.x.row(i), post, args.residual.row(i), args.scale, next, args.eps,
+                         args.x.dim(1), has_y ? args.y.row(i) : nullptr);
   });
 }
 
@@ -200,6 +200,54 @@ void kv_write(const VectorKernels& kernels, base::ThreadPool& pool, const ops::K
   for_rows(pool, args.k.dim(0), 2 * layout.num_kv_heads * layout.head_dim,
            [&](int64_t begin, int64_t end) {
              for (int64_t t = begin; t < end; ++t) write_token(t);
+           });
+}
+
+namespace {
+
+// The ids of the highest scores, highest first; of equal ones the lower index goes first.
+void highest_scores(const float* scores, int64_t num_scores, int64_t top_k, int32_t* ids) {
+  int64_t held = 0;
+  for (int32_t e = 0; e < num_scores; ++e) {
+    int64_t at = held;
+    while (at > 0 && scores[e] > scores[ids[at - 1]]) --at;
+    if (at == top_k) continue;
+    held = std::min(held + 1, top_k);
+    std::copy_backward(ids + at, ids + held - 1, ids + held);
+    ids[at] = e;
+  }
+}
+
+// p = softmax(p) over n; NaN where the highest is not finite, or a score is NaN.
+void softmax_row(const VectorKernels& kernels, float* p, int64_t n) {
+  float highest = p[0];
+  for (int64_t e = 1; e < n; ++e) highest = std::max(highest, p[e]);
+  for (int64_t e = 0; e < n; ++e) p[e] -= highest;
+  kernels.exp(p, p, n);
+  float total = 0.0F;
+  for (int64_t e = 0; e < n; ++e) total += p[e];
+  for (int64_t e = 0; e < n; ++e) p[e] /= total;
+}
+
+}  // namespace
+
+void route(const VectorKernels& kernels, base::ThreadPool& pool, const ops::RouteArgs& args) {
+  const int64_t top_k = args.ids.dim(1);
+  const float* scale = args.expert_scale.f32();
+  // Some passes over the row, an exp and a search.
+  constexpr int64_t kRowCost = 16;
+  for_rows(pool, args.scores.dim(0), kRowCost * args.scores.dim(1),
+           [&](int64_t begin, int64_t end) {
+             for (int64_t t = begin; t < end; ++t) {
+               float* p = args.scores.row(t);
+               int32_t* ids = args.ids.as<int32_t>() + t * top_k;
+               float* weights = args.weights.row(t);
+               highest_scores(p, args.scores.dim(1), top_k, ids);
+               softmax_row(kernels, p, args.scores.dim(1));
+               float chosen = 0.0F;
+               for (int64_t k = 0; k < top_k; ++k) chosen += p[ids[k]];
+               for (int64_t k = 0; k < top_k; ++k) weights[k] = p[ids[k]] / chosen * scale[ids[k]];
+             }
            });
 }
 

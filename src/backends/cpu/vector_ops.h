@@ -12,6 +12,7 @@
 #include "ops/attention.h"
 #include "ops/backend.h"
 #include "ops/elementwise.h"
+#include "ops/experts.h"
 #include "ops/kv_cache.h"
 #include "ops/rms_norm.h"
 #include "ops/rope.h"
@@ -43,6 +44,7 @@ void gather_rows(const VectorKernels& kernels, base::ThreadPool& pool,
                  const ops::GatherRowsArgs& args);
 void rope(const VectorKernels& kernels, base::ThreadPool& pool, const ops::RopeArgs& args);
 void kv_write(const VectorKernels& kernels, base::ThreadPool& pool, const ops::KvWriteArgs& args);
+void route(const VectorKernels& kernels, base::ThreadPool& pool, const ops::RouteArgs& args);
 void sample(const VectorKernels& kernels, base::ThreadPool& pool, const ops::SampleArgs& args);
 
 // Fused; the bits of their compositions.

@@ -1,18 +1,10 @@
 #include <cmath>
 #include <cstring>
-#include <numbers>
 
+#include "backends/ref/gelu.h"
 #include "backends/ref/ref_backend_impl.h"
 
 namespace markbase::backends {
-namespace {
-
-double gelu_tanh(double z) {
-  const double inner = std::sqrt(2.0 / std::numbers::pi) * (z + 0.044715 * z * z * z);
-  return 0.5 * z * (1.0 + std::tanh(inner));
-}
-
-}  // namespace
 
 void RefBackend::add(const ops::AddArgs& args) {
   check(args);

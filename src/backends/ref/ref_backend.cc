@@ -7,6 +7,7 @@
 
 #include "backends/ref/ref_backend_impl.h"
 #include "base/error.h"
+#include "ops/mapped_table.h"
 
 namespace markbase::backends {
 namespace {
@@ -27,6 +28,7 @@ constexpr int64_t kRowsPerReport = 256;
 struct PlannedScratch {
   double* x_columns;
   double* scores;
+  double* expert_rows;
 };
 
 PlannedScratch carve(base::Arena& arena, const ops::StepCapacity& capacity, int num_threads) {
@@ -36,6 +38,8 @@ PlannedScratch carve(base::Arena& arena, const ops::StepCapacity& capacity, int 
       static_cast<size_t>(tiles * kLinearTileRows * capacity.max_linear_cols));
   planned.scores = arena.take_array<double>(
       static_cast<size_t>(num_threads * (capacity.max_context + capacity.max_head_dim)));
+  planned.expert_rows = arena.take_array<double>(
+      static_cast<size_t>(num_threads * (capacity.expert_inputs + capacity.expert_width)));
   return planned;
 }
 
@@ -44,7 +48,11 @@ ops::StepCapacity larger(const ops::StepCapacity& a, const ops::StepCapacity& b)
           .max_linear_cols = std::max(a.max_linear_cols, b.max_linear_cols),
           .max_heads = std::max(a.max_heads, b.max_heads),
           .max_head_dim = std::max(a.max_head_dim, b.max_head_dim),
-          .max_context = std::max(a.max_context, b.max_context)};
+          .max_context = std::max(a.max_context, b.max_context),
+          .num_experts = std::max(a.num_experts, b.num_experts),
+          .top_k_experts = std::max(a.top_k_experts, b.top_k_experts),
+          .expert_inputs = std::max(a.expert_inputs, b.expert_inputs),
+          .expert_width = std::max(a.expert_width, b.expert_width)};
 }
 
 }  // namespace
@@ -97,6 +105,12 @@ size_t RefBackend::packed_bytes(const quant::WeightView& weight) const {
   return static_cast<size_t>(weight.rows) * static_cast<size_t>(weight.cols) * sizeof(float);
 }
 
+Result<std::unique_ptr<ops::PackedWeight>> RefBackend::map_table(const quant::WeightView& table,
+                                                                 std::string_view name) {
+  MB_TRY(quant::validate(table, name));
+  return std::unique_ptr<ops::PackedWeight>(std::make_unique<ops::MappedTable>(table));
+}
+
 Result<void> RefBackend::plan(const ops::StepCapacity& capacity) {
   const ops::StepCapacity wanted = larger(capacity_, capacity);
   MB_ASSIGN(scratch_, base::AlignedBuffer::allocate(plan_bytes(wanted)));
@@ -104,6 +118,7 @@ Result<void> RefBackend::plan(const ops::StepCapacity& capacity) {
   const PlannedScratch planned = carve(arena, wanted, pool_.num_threads());
   x_columns_ = planned.x_columns;
   scores_ = planned.scores;
+  expert_rows_ = planned.expert_rows;
   capacity_ = wanted;
   return {};
 }

@@ -42,6 +42,8 @@ class RefBackend final : public ops::Backend {
       const quant::WeightView& weight, std::string_view name,
       base::FunctionRef<void(int64_t, int64_t)> on_rows_done) override;
   size_t packed_bytes(const quant::WeightView& weight) const override;
+  Result<std::unique_ptr<ops::PackedWeight>> map_table(const quant::WeightView& table,
+                                                       std::string_view name) override;
   Result<void> plan(const ops::StepCapacity& capacity) override;
   size_t plan_bytes(const ops::StepCapacity& capacity) const override;
   size_t kv_block_bytes(const ops::KvLayout& layout) const override;
@@ -58,6 +60,8 @@ class RefBackend final : public ops::Backend {
   void kv_write(const ops::KvWriteArgs& args) override;
   void attention(const ops::AttentionArgs& args) override;
   void sample(const ops::SampleArgs& args) override;
+  void route(const ops::RouteArgs& args) override;
+  void experts(const ops::ExpertsArgs& args) override;
 
  private:
   void linear_target(const tensor::TensorView& x, const ops::LinearTarget& target);
@@ -65,8 +69,9 @@ class RefBackend final : public ops::Backend {
   base::ThreadPool& pool_;
   ops::StepCapacity capacity_;
   base::AlignedBuffer scratch_;
-  double* x_columns_ = nullptr;  // linear: x as [row tiles, K, kLinearTileRows]
-  double* scores_ = nullptr;     // attention: [threads, max_context + head_dim]
+  double* x_columns_ = nullptr;    // linear: x as [row tiles, K, kLinearTileRows]
+  double* scores_ = nullptr;       // attention: [threads, max_context + head_dim]
+  double* expert_rows_ = nullptr;  // experts: [threads, inputs + width]
 };
 
 // Rows of x that one pass over a weight row serves.

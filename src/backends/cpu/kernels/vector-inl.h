@@ -87,16 +87,18 @@ void rms_norm(const float* x, const float* weight, float eps, int64_t n, float* 
   }
 }
 
-void add_rms_norm(const float* x, const float* post_weight, float* residual,
+void add_rms_norm(const float* x, const float* post_weight, float* residual, float scale,
                   const float* next_weight, float eps, int64_t n, float* y) {
   const float squares =
       sum_of_squares(n, [x](int64_t i, int64_t count) { return load_any(x + i, count); });
   const F inverse = simd::set1(inverse_rms(squares, n, eps));
+  const F factor = simd::set1(scale);
   const float updated = sum_of_squares(n, [&](int64_t i, int64_t count) {
     const F sum = simd::add(normed(load_any(x + i, count), inverse, post_weight, i, count),
                             load_any(residual + i, count));
-    store_any(residual + i, sum, count);
-    return sum;
+    const F scaled = simd::mul(sum, factor);
+    store_any(residual + i, scaled, count);
+    return scaled;
   });
   if (y == nullptr) return;
   const F next_inverse = simd::set1(inverse_rms(updated, n, eps));
@@ -109,6 +111,11 @@ void add_rms_norm(const float* x, const float* post_weight, float* residual,
 
 void add(const float* x, float* y, int64_t n) {
   for_each_vector(n, y, [&](const auto& at) { return simd::add(at(x), at(y)); });
+}
+
+void add_scaled(const float* x, float factor, float* y, int64_t n) {
+  const F f = simd::set1(factor);
+  for_each_vector(n, y, [&](const auto& at) { return simd::fma(f, at(x), at(y)); });
 }
 
 void gelu_mul(const float* gate, const float* up, float* y, int64_t n) {

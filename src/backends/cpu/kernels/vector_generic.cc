@@ -7,9 +7,10 @@ namespace markbase::backends::cpu {
 
 const VectorKernels& generic_vector_kernels() {
   static constexpr VectorKernels kKernels = {
-      vec::rms_norm,    vec::add_rms_norm, vec::add,        vec::gelu_mul,      vec::soft_cap,
-      vec::scale,       vec::rope,         cache::kv_store, attn::pack_queries, attn::attend_span,
-      attn::merge_span, attn::finish,      vec::exp_all,    vec::tanh_all,      vec::gelu_tanh_all,
+      vec::rms_norm,   vec::add_rms_norm,  vec::add,          vec::add_scaled,
+      vec::gelu_mul,   vec::soft_cap,      vec::scale,        vec::rope,
+      cache::kv_store, attn::pack_queries, attn::attend_span, attn::merge_span,
+      attn::finish,    vec::exp_all,       vec::tanh_all,     vec::gelu_tanh_all,
   };
   return kKernels;
 }

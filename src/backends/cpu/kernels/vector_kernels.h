@@ -60,10 +60,13 @@ struct SpanArgs {
 struct VectorKernels {
   // y = x * (mean(x^2) + eps)^(-1/2) * weight; weight may be null, y may be x.
   void (*rms_norm)(const float* x, const float* weight, float eps, int64_t n, float* y);
-  // residual += rms_norm(x, post_weight); y (null: none) = rms_norm(residual, next_weight).
-  void (*add_rms_norm)(const float* x, const float* post_weight, float* residual,
+  // residual = (residual + rms_norm(x, post_weight)) * scale; y (null: none) = rms_norm(residual,
+  // next_weight).
+  void (*add_rms_norm)(const float* x, const float* post_weight, float* residual, float scale,
                        const float* next_weight, float eps, int64_t n, float* y);
   void (*add)(const float* x, float* y, int64_t n);
+  // y = fma(factor, x, y)
+  void (*add_scaled)(const float* x, float factor, float* y, int64_t n);
   void (*gelu_mul)(const float* gate, const float* up, float* y, int64_t n);
   void (*soft_cap)(float* x, float cap, int64_t n);
   void (*scale)(float* x, float factor, int64_t n);
