@@ -169,10 +169,21 @@ std::span<std::byte> inner_pages(std::span<const std::byte> part, std::span<cons
   return {reinterpret_cast<std::byte*>(begin), end - begin};
 }
 
+// All pages that hold a byte of `part`; nothing where `part` is no part of `all`.
+std::span<std::byte> outer_pages(std::span<const std::byte> part, std::span<const std::byte> all) {
+  if (part.empty() || part.data() < all.data() ||
+      part.data() + part.size() > all.data() + all.size())
+    return {};
+  const auto page_bytes = static_cast<uintptr_t>(sysconf(_SC_PAGESIZE));
+  const auto begin = reinterpret_cast<uintptr_t>(part.data()) / page_bytes * page_bytes;
+  const auto end = reinterpret_cast<uintptr_t>(part.data() + part.size());
+  return {reinterpret_cast<std::byte*>(begin), end - begin};
+}
+
 }  // namespace
 
 void MappedFile::prefetch(std::span<const std::byte> part) const {
-  const std::span<std::byte> pages = inner_pages(part, bytes());
+  const std::span<std::byte> pages = outer_pages(part, bytes());
   if (!pages.empty()) madvise(pages.data(), pages.size(), MADV_WILLNEED);
 }
 

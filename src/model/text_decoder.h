@@ -28,19 +28,32 @@ struct TraceName {
   std::string name;            // "layer.3.attn.q_norm"
   std::vector<int64_t> shape;  // of one token
 };
-// In the order in which a step shows them.
+// In the order in which a step shows them; listed with their meaning in trace_names.cc.
 std::vector<TraceName> trace_names(const TextConfig& config);
+
+// Rows of a step whose logits are asked for, in ascending order. [n] i32 each, n may be 0.
+struct StepOutputs {
+  tensor::TensorView rows;
+  tensor::TensorView positions;  // those of the rows
+  tensor::TensorView sequences;
+};
 
 // The tokens of one step: rows of any number of sequences, each sequence's rows together with
 // ascending positions. All views are backend memory, filled before the step.
 struct StepInputs {
-  tensor::TensorView ids;           // [T] i32
-  tensor::TensorView positions;     // [T] i32
-  tensor::TensorView sequences;     // [T] i32, row of the block tables
-  std::span<const ops::KvView> kv;  // one a layer
+  tensor::TensorView ids;            // [T] i32
+  tensor::TensorView per_layer_ids;  // [T] i32, rows of the table of per-layer embeddings, if any
+  tensor::TensorView positions;      // [T] i32
+  tensor::TensorView sequences;      // [T] i32, row of the block tables
+  // One a layer, for a layer that owns no K and V the view of its source.
+  std::span<const ops::KvView> kv;
   std::span<const tensor::TensorView>
       ropes;                    // one a TextConfig::ropes: table [num_positions, head_dim]
   tensor::TensorView overflow;  // [num_hidden_layers] i32, set where K or V does not fit the cache
+  // Given: only these rows go on once all keys and values are stored (the last layer that owns K
+  // and V computes these for every row, and nothing else), with the bits that they have when all go
+  // on. Null: every row goes through every layer.
+  const StepOutputs* outputs = nullptr;
 };
 
 struct DecoderCapacity {
@@ -58,43 +71,74 @@ class TextDecoder {
   // Allocates the activations. Errors: kOutOfMemory.
   Result<void> plan(const DecoderCapacity& capacity);
 
-  // All layers: leaves the residual stream of the T rows. With a sink the composed ops run and show
-  // their results; without one the fused ones, with the same bits.
+  // All layers: leaves the residual stream of the T rows, or of the n rows of inputs.outputs. With
+  // a sink the composed ops run and show their results; without one the fused ones, with the same
+  // bits. A sink sees every row: it is not given together with outputs.
   void run_layers(const StepInputs& inputs, TraceSink* trace = nullptr);
-  // Final norm, head and soft cap of the rows that output_rows ([n] i32) names. The returned logits
-  // [n, vocab_size] f32 are overwritten by the next call.
+  // Final norm, head and soft cap of the rows that output_rows ([n] i32) names among those that
+  // run_layers left. The returned logits [n, vocab_size] f32 are overwritten by the next call.
   tensor::TensorView run_head(const tensor::TensorView& output_rows, TraceSink* trace = nullptr);
 
  private:
   // Views of one step inside the one allocation; every tensor is f32, rows outermost.
   struct Activations {
-    tensor::TensorView residual;  // [T, hidden]
-    tensor::TensorView x;         // [T, hidden] normed input of a sub-layer
-    tensor::TensorView out;       // [T, hidden] output of a sub-layer
-    tensor::TensorView q;         // [T, heads * head_dim]
-    tensor::TensorView k;         // [T, kv_heads * head_dim]
-    tensor::TensorView v;         // [T, kv_heads * head_dim]
-    tensor::TensorView attn;      // [T, heads * head_dim]
-    tensor::TensorView gate;      // [T, intermediate]
-    tensor::TensorView up;        // [T, intermediate]
-    tensor::TensorView final;     // [n, hidden]
-    tensor::TensorView logits;    // [n, vocab]
+    tensor::TensorView residual;        // [T, hidden]
+    tensor::TensorView x;               // [T, hidden] normed input of a sub-layer
+    tensor::TensorView out;             // [T, hidden] output of a sub-layer
+    tensor::TensorView q;               // [T, heads * head_dim]
+    tensor::TensorView k;               // [T, kv_heads * head_dim]
+    tensor::TensorView v;               // [T, kv_heads * head_dim]
+    tensor::TensorView attn;            // [T, heads * head_dim]
+    tensor::TensorView gate;            // [T, intermediate]
+    tensor::TensorView up;              // [T, intermediate]
+    tensor::TensorView ple;             // [T, layers * width] per-layer inputs of all layers
+    tensor::TensorView ple_context;     // [T, layers * width]
+    tensor::TensorView ple_gate;        // [T, width]
+    tensor::TensorView router;          // [T, num_experts]
+    tensor::TensorView expert_ids;      // [T, top_k_experts] i32
+    tensor::TensorView expert_weights;  // [T, top_k_experts]
+    tensor::TensorView mixture;         // [T, hidden] output of the experts
+    tensor::TensorView final;           // [n, hidden]
+    tensor::TensorView logits;          // [n, vocab]
   };
   struct Step;
-  // The end of a sub-layer: weights, and the names its results are shown by ("": shown elsewhere).
+  // residual = (residual + rms_norm(x, post)) * scale; y = rms_norm(residual, next), and the names
+  // that the results are shown by ("": not shown here).
   struct AddNorm {
-    tensor::TensorView post;
-    std::string_view post_name;
-    std::string_view sum_name;
-    tensor::TensorView next;
-    std::string_view next_name;
+    tensor::TensorView x = {};
+    tensor::TensorView post = {};
+    std::string_view post_name = {};
+    tensor::TensorView residual = {};
+    std::string_view sum_name = {};  // before the scale
+    float scale = 1.0F;
+    std::string_view scaled_name = {};
+    tensor::TensorView next = {};  // no data: y is not computed
+    std::string_view next_name = {};
+    tensor::TensorView y = {};
   };
+  enum class Projections : uint8_t { kAll, kKeysAndValues, kQueries };
 
   static Activations carve(const TextConfig& config, const DecoderCapacity& capacity,
                            tensor::Device device, base::Arena& arena);
-  Activations views(int64_t rows, const LayerConfig& layer) const;
+  static Activations views(const Activations& full, const TextConfig& config, int64_t rows,
+                           const LayerConfig& layer);
+  int64_t last_kv_layer() const;
+  void embed(Step& step);
+  void per_layer_inputs(const Step& step);
+  void enter_layer(Step& step, int64_t layer_idx) const;
+  void project(const Step& step, Projections which);
+  void store_keys_and_values(const Step& step);
+  void keep_outputs(Step& step);
   void attention(const Step& step);
   void mlp(const Step& step);
+  void mixture(const Step& step);
+  void add_per_layer_input(const Step& step);
+  void end_layer(const Step& step, const tensor::TensorView& post, std::string_view post_name,
+                 std::string_view sum_name);
+  void gated_product(const Step& step, const tensor::TensorView& gate, const tensor::TensorView& up,
+                     const ops::LinearTarget& target, std::string_view product_name);
+  void norm(const tensor::TensorView& x, const tensor::TensorView& weight,
+            const tensor::TensorView& y);
   void norm_rope(const Step& step, const tensor::TensorView& x, const tensor::TensorView& weight,
                  std::string_view norm_name, std::string_view rope_name);
   void add_norm(const Step& step, const AddNorm& norm);

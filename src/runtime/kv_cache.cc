@@ -11,6 +11,9 @@ constexpr int64_t blocks_for(int64_t tokens) {
   return (tokens + ops::kKvBlockTokens - 1) / ops::kKvBlockTokens;
 }
 
+// Of a layer that owns no keys and values.
+constexpr int kNoKind = -1;
+
 }  // namespace
 
 std::vector<KvCache::Kind> KvCache::kinds_of(const model::TextConfig& config,
@@ -18,6 +21,10 @@ std::vector<KvCache::Kind> KvCache::kinds_of(const model::TextConfig& config,
                                              std::vector<int>* kind_of_layer) {
   std::vector<Kind> kinds;
   for (const model::LayerConfig& layer : config.layers) {
+    if (!layer.owns_kv()) {
+      kind_of_layer->push_back(kNoKind);
+      continue;
+    }
     const auto same = [&](const Kind& kind) {
       return kind.window == layer.sliding_window && kind.layout.head_dim == layer.head_dim &&
              kind.layout.num_kv_heads == layer.num_key_value_heads;
@@ -45,6 +52,7 @@ uint64_t KvCache::bytes(const model::TextConfig& config, const ops::Backend& bac
   const std::vector<Kind> kinds = kinds_of(config, options, &kind_of_layer);
   uint64_t bytes = 0;
   for (const int idx : kind_of_layer) {
+    if (idx == kNoKind) continue;
     const Kind& kind = kinds[static_cast<size_t>(idx)];
     bytes += backend.kv_block_bytes(kind.layout) *
              static_cast<uint64_t>(kind.table_blocks * options.max_sequences);
@@ -72,8 +80,14 @@ Result<std::unique_ptr<KvCache>> KvCache::create(const model::TextConfig& config
                           {options.max_sequences, kind.table_blocks}, backend.device());
     cache->memory_.push_back(std::move(table));
   }
-  for (const int idx : kind_of_layer) {
-    const Kind& kind = cache->kinds_[static_cast<size_t>(idx)];
+  for (size_t layer = 0; layer < kind_of_layer.size(); ++layer) {
+    if (kind_of_layer[layer] == kNoKind) {
+      const auto source = static_cast<size_t>(config.layers[layer].kv_source_idx);
+      MB_CHECK_MSG(source < layer, "keys and values come from an earlier layer");
+      cache->views_.push_back(cache->views_[source]);
+      continue;
+    }
+    const Kind& kind = cache->kinds_[static_cast<size_t>(kind_of_layer[layer])];
     MB_ASSIGN(auto blocks,
               backend.allocate(backend.kv_block_bytes(kind.layout) * kind.table.size()));
     cache->views_.push_back({kind.layout, blocks->data(), kind.device_table});

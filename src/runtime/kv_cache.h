@@ -1,6 +1,7 @@
 // Keys and values of the sequences under way, in blocks of 64 tokens.
 //
-// Layers of one kind (same layout, same window) share block numbers. A full layer has a table as
+// Layers that use the keys and values of another one have its view and take no memory. Layers of
+// one kind (same layout, same window) share block numbers. A full layer has a table as
 // long as the context; a sliding layer a ring that holds the window, the largest chunk and one
 // block more. The memory is reserved at once and touched as it is used.
 #pragma once

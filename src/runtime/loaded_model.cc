@@ -1,5 +1,6 @@
 #include "runtime/loaded_model.h"
 
+#include <algorithm>
 #include <chrono>
 
 #include "base/error.h"
@@ -42,7 +43,7 @@ Result<void> check_options(const EngineOptions& options) {
 Result<void> LoadedModel::make_runner(const RunnerOptions& options) {
   runner.reset();
   MB_ASSIGN(runner, ModelRunner::create(config, weights, *backend.backend, options,
-                                        generation.suppress_ids));
+                                        generation.suppress_ids, table_file));
   runner_options = options;
   return {};
 }
@@ -71,7 +72,7 @@ Result<std::unique_ptr<LoadedModel>> load_model(const std::string& path,
                              model->backend.backend->name());
   }
   MB_ASSIGN(model->path, open_model_path(path));
-  MB_ASSIGN(const auto source, formats::open_weight_source(model->path.path));
+  MB_ASSIGN(auto source, formats::open_weight_source(model->path.path));
   MB_ASSIGN(model->config, model::read_config(*source));
   MB_ASSIGN(const model::WeightMap map, model::map_weights(*source, model->config));
   MB_TRY(model->load_tokenizer(options));
@@ -92,6 +93,11 @@ Result<std::unique_ptr<LoadedModel>> load_model(const std::string& path,
                                 runner.context_tokens, model->config.max_position_embeddings));
   }
   MB_ASSIGN(model->weights, load_weights(*source, model->config, map, model->backend, options));
+  const auto table = std::ranges::find_if(map.weights, model::is_mapped_table);
+  if (table != map.weights.end()) {
+    model->table_file = TableFile(*source, table->view);
+    model->source = std::move(source);
+  }
   MB_TRY(model->make_runner(runner));
   model->load_ms = ms_since(start);
   return model;

@@ -15,6 +15,7 @@
 #include "runtime/memory_plan.h"
 #include "runtime/model_files.h"
 #include "runtime/model_runner.h"
+#include "runtime/table_file.h"
 
 namespace markbase::runtime {
 
@@ -29,6 +30,9 @@ struct LoadedModel {
   std::unique_ptr<tokenizer::Tokenizer> tokenizer;
   GenerationConfig generation;
   BackendHandle backend;
+  // Kept open where a table stays mapped while the model runs.
+  std::unique_ptr<formats::WeightSource> source;
+  TableFile table_file;
   model::TextWeights weights;
   RunnerOptions runner_options;
   std::unique_ptr<ModelRunner> runner;

@@ -1,5 +1,6 @@
 // Weights from the file into the backend, tensor by tensor.
 #include <algorithm>
+#include <cmath>
 #include <filesystem>
 #include <string>
 #include <string_view>
@@ -36,18 +37,23 @@ class Loader {
         map_(map),
         backend_(*backend.backend),
         pool_(*backend.pool),
-        progress_(progress) {
-    weights_.layers.resize(static_cast<size_t>(config.num_hidden_layers));
+        progress_(progress),
+        weights_(config),
+        router_factor_(1.0F / std::sqrt(static_cast<float>(config.hidden_size))) {
     weights_.embed_scale = map.embed_scale;
-    for (const model::MappedWeight& weight : map.weights) total_bytes_ += source_bytes(weight.view);
+    weights_.per_layer_embed_scale = map.per_layer_embed_scale;
+    for (const model::MappedWeight& weight : map.weights) {
+      if (!model::is_mapped_table(weight)) total_bytes_ += source_bytes(weight.view);
+    }
   }
 
   Result<model::TextWeights> pack_all() {
-    MB_TRY(load_norms());
+    MB_TRY(load_vectors());
     for (size_t i = 0; i < map_.weights.size(); ++i) {
       const model::MappedWeight& weight = map_.weights[i];
-      if (weight.is_vector) continue;
-      if (i + 1 < map_.weights.size()) source_.prefetch(map_.weights[i + 1].view.data);
+      if (!model::is_packed(weight)) continue;
+      const bool packed_next = i + 1 < map_.weights.size() && is_packed(map_.weights[i + 1]);
+      if (packed_next) source_.prefetch(map_.weights[i + 1].view.data);
       MB_TRY(pack(weight));
     }
     // Zeros that stood for pages that vanished must not become weights.
@@ -58,10 +64,10 @@ class Loader {
   // The same weights from a cache.
   Result<model::TextWeights> restore_all(const RepackCache& cache) {
     what_ = "reading packed weights";
-    MB_TRY(load_norms());
+    MB_TRY(load_vectors());
     for (const model::MappedWeight& weight : map_.weights) {
-      if (weight.is_vector) continue;
-      MB_ASSIGN(*weights_.matrix_slot(weight.id, weight.layer),
+      if (!model::is_packed(weight)) continue;
+      MB_ASSIGN(*weights_.matrix_slot(weight),
                 backend_.restore(weight.view, [&](std::span<std::byte> content) {
                   return cache.read(weight.name, content, pool_);
                 }));
@@ -72,38 +78,68 @@ class Loader {
   }
 
  private:
-  // All norm weights in one allocation, as float32, plus what the file left out.
-  Result<void> load_norms() {
+  // Norms and scales in one allocation, as float32; the table that stays where it is mapped.
+  Result<void> load_vectors() {
     base::Arena counter;
-    carve_norms(counter);
-    MB_ASSIGN(weights_.norms, backend_.allocate(counter.used_bytes()));
+    carve_vectors(counter);
+    MB_ASSIGN(weights_.vectors, backend_.allocate(counter.used_bytes()));
     base::Arena arena(
-        {static_cast<std::byte*>(weights_.norms->data()), weights_.norms->size_bytes()});
-    carve_norms(arena);
-    std::vector<float> values;
+        {static_cast<std::byte*>(weights_.vectors->data()), weights_.vectors->size_bytes()});
+    carve_vectors(arena);
     for (const model::MappedWeight& weight : map_.weights) {
-      if (!weight.is_vector) continue;
-      values.resize(static_cast<size_t>(weight.view.cols));
-      quant::decode_row(weight.view, 0, values);
-      for (float& value : values) value += map_.norm_offset;
-      if (std::any_of(values.begin(), values.end(), [](float v) { return !(v - v == 0.0F); })) {
-        return base::bad_input("{}: {}: expected finite norm weights, got NaN or infinity",
-                               source_.files().front(), weight.source_name);
-      }
-      backend_.upload(weights_.vector_slot(weight.id, weight.layer)->data,
-                      std::as_bytes(std::span<const float>(values)));
-      tell(source_bytes(weight.view));
+      if (weight.is_vector) MB_TRY(load_vector(weight));
+      if (!model::is_mapped_table(weight)) continue;
+      Result<std::unique_ptr<ops::PackedWeight>> table =
+          backend_.map_table(weight.view, weight.source_name);
+      if (!table.ok()) return in_file(table.error());
+      *weights_.matrix_slot(weight) = *std::move(table);
     }
     return {};
   }
 
-  void carve_norms(base::Arena& arena) {
-    for (const model::MappedWeight& weight : map_.weights) {
-      if (!weight.is_vector) continue;
-      float* data = arena.take_array<float>(static_cast<size_t>(weight.view.cols));
-      *weights_.vector_slot(weight.id, weight.layer) =
-          tensor::make_view(data, tensor::DType::kF32, {weight.view.cols}, backend_.device());
+  Result<void> load_vector(const model::MappedWeight& weight) {
+    values_.resize(static_cast<size_t>(weight.view.cols));
+    quant::decode_row(weight.view, 0, values_);
+    for (float& value : values_) value = adjusted(weight.id, value);
+    if (std::any_of(values_.begin(), values_.end(), [](float v) { return !(v - v == 0.0F); })) {
+      return in_file(
+          base::bad_input("{}: expected finite weights, got NaN or infinity", weight.source_name));
     }
+    if (weight.id == model::WeightId::kLayerScalar) {
+      weights_.layers[static_cast<size_t>(weight.layer)].layer_scalar = values_[0];
+    } else {
+      backend_.upload(weights_.vector_slot(weight)->data,
+                      std::as_bytes(std::span<const float>(values_)));
+    }
+    tell(source_bytes(weight.view));
+    return {};
+  }
+
+  // What the model means by a number of the file.
+  float adjusted(model::WeightId id, float value) const {
+    switch (id) {
+      case model::WeightId::kLayerScalar:
+      case model::WeightId::kPerExpertScale:
+        return value;
+      case model::WeightId::kRouterScale:
+        return value * router_factor_;
+      default:
+        return value + map_.norm_offset;
+    }
+  }
+
+  void carve_vectors(base::Arena& arena) {
+    for (const model::MappedWeight& weight : map_.weights) {
+      tensor::TensorView* slot = weight.is_vector ? weights_.vector_slot(weight) : nullptr;
+      if (slot == nullptr) continue;
+      float* data = arena.take_array<float>(static_cast<size_t>(weight.view.cols));
+      *slot = tensor::make_view(data, tensor::DType::kF32, {weight.view.cols}, backend_.device());
+    }
+  }
+
+  Error in_file(Error error) const {
+    error.message = source_.files().front() + ": " + error.message;
+    return error;
   }
 
   Result<void> pack(const model::MappedWeight& weight) {
@@ -117,12 +153,8 @@ class Loader {
       tell(0);
     };
     auto packed = backend_.pack(view, weight.source_name, rows_done);
-    if (!packed.ok()) {
-      Error error = std::move(packed).error();
-      error.message = source_.files().front() + ": " + error.message;
-      return error;
-    }
-    *weights_.matrix_slot(weight.id, weight.layer) = *std::move(packed);
+    if (!packed.ok()) return in_file(packed.error());
+    *weights_.matrix_slot(weight) = *std::move(packed);
     source_.release(view.data);
     source_.release(view.scales);
     source_.release(view.biases);
@@ -142,6 +174,8 @@ class Loader {
   base::ThreadPool& pool_;
   const std::function<void(const Progress&)>& progress_;
   model::TextWeights weights_;
+  const float router_factor_;  // hidden_size^-1/2
+  std::vector<float> values_;
   std::string_view what_ = "packing";
   uint64_t done_bytes_ = 0;
   uint64_t total_bytes_ = 0;
@@ -168,9 +202,9 @@ void keep_weights(const CachePlace& place, const model::WeightMap& map, model::T
                   const BackendHandle& backend, const EngineOptions& options) {
   std::vector<NamedContent> contents;
   for (const model::MappedWeight& weight : map.weights) {
-    if (weight.is_vector) continue;
-    contents.push_back({weight.name, backend.backend->packed_content(
-                                         **weights.matrix_slot(weight.id, weight.layer))});
+    if (!model::is_packed(weight)) continue;
+    contents.push_back(
+        {weight.name, backend.backend->packed_content(**weights.matrix_slot(weight))});
   }
   uint64_t total_bytes = 0;
   for (const NamedContent& content : contents) total_bytes += content.bytes.size();

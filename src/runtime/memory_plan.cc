@@ -6,6 +6,7 @@
 #include <sstream>
 
 #include "base/error.h"
+#include "model/text_weights.h"
 #include "runtime/model_runner.h"
 
 namespace markbase::runtime {
@@ -95,6 +96,8 @@ MemoryPlan plan_memory(const model::TextConfig& config, const model::WeightMap& 
                        uint64_t memory_bytes) {
   MemoryPlan plan;
   for (const model::MappedWeight& weight : map.weights) {
+    // A table that stays mapped takes no memory that cannot be had back.
+    if (model::is_mapped_table(weight)) continue;
     plan.weight_bytes += weight.is_vector ? static_cast<uint64_t>(weight.view.cols) * sizeof(float)
                                           : backend.packed_bytes(weight.view);
   }

@@ -26,6 +26,8 @@ struct RunnerOptions {
   int64_t prefill_chunk_tokens = 512;
   int64_t max_sequences = 1;
   int64_t max_output_rows = 1;  // rows of logits at a time, at least max_sequences
+  // Every row goes through every layer, wanted or not. The results are the same: for comparison.
+  bool run_all_rows = false;
 };
 
 struct MemoryPlan {

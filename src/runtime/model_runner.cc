@@ -1,6 +1,8 @@
 #include "runtime/model_runner.h"
 
 #include <algorithm>
+#include <functional>
+#include <numeric>
 
 #include "base/error.h"
 
@@ -35,8 +37,14 @@ ops::StepCapacity step_capacity(const model::TextConfig& config, const RunnerOpt
   capacity.max_heads = config.num_attention_heads;
   capacity.max_head_dim = config.max_head_dim();
   capacity.max_linear_cols = std::max({config.hidden_size, config.max_intermediate_size(),
-                                       config.num_attention_heads * config.max_head_dim()});
+                                       config.num_attention_heads * config.max_head_dim(),
+                                       config.hidden_size_per_layer_input});
   capacity.max_context = options.context_tokens;
+  if (config.num_experts == 0) return capacity;
+  capacity.num_experts = config.num_experts;
+  capacity.top_k_experts = config.top_k_experts;
+  capacity.expert_inputs = config.hidden_size;
+  capacity.expert_width = config.moe_intermediate_size;
   return capacity;
 }
 
@@ -48,8 +56,13 @@ void upload(ops::Backend& backend, void* device, std::span<const T> host) {
 }  // namespace
 
 ModelRunner::ModelRunner(const model::TextConfig& config, const model::TextWeights& weights,
-                         ops::Backend& backend, const RunnerOptions& options)
-    : config_(config), backend_(backend), options_(options), decoder_(config, weights, backend) {}
+                         ops::Backend& backend, const RunnerOptions& options,
+                         const TableFile& table_file)
+    : config_(config),
+      backend_(backend),
+      options_(options),
+      table_file_(table_file),
+      decoder_(config, weights, backend) {}
 
 uint64_t ModelRunner::kv_bytes(const model::TextConfig& config, const ops::Backend& backend,
                                const RunnerOptions& options) {
@@ -78,7 +91,11 @@ ModelRunner::Device ModelRunner::carve(const model::TextConfig& config,
   d.ids = ints(rows);
   d.positions = ints(rows);
   d.sequences = ints(rows);
+  d.per_layer_ids = ints(config.hidden_size_per_layer_input > 0 ? rows : 0);
   d.output_rows = ints(rows);
+  d.output_positions = ints(rows);
+  d.output_sequences = ints(rows);
+  d.row_numbers = ints(rows);
   d.overflow = ints(config.num_hidden_layers);
   d.sample_positions = ints(sequences);
   d.sampled = ints(sequences);
@@ -101,8 +118,10 @@ Result<std::unique_ptr<ModelRunner>> ModelRunner::create(const model::TextConfig
                                                          const model::TextWeights& weights,
                                                          ops::Backend& backend,
                                                          const RunnerOptions& options,
-                                                         std::span<const int32_t> suppressed) {
-  std::unique_ptr<ModelRunner> runner(new ModelRunner(config, weights, backend, options));
+                                                         std::span<const int32_t> suppressed,
+                                                         const TableFile& table_file) {
+  std::unique_ptr<ModelRunner> runner(
+      new ModelRunner(config, weights, backend, options, table_file));
   MB_TRY(runner->allocate(suppressed));
   return runner;
 }
@@ -128,6 +147,11 @@ Result<void> ModelRunner::allocate(std::span<const int32_t> suppressed) {
   ids_.resize(rows);
   positions_.resize(rows);
   sequences_.resize(rows);
+  output_positions_.resize(rows);
+  output_sequences_.resize(rows);
+  per_layer_ids_.resize(static_cast<size_t>(device_.per_layer_ids.dim(0)));
+  std::iota(ids_.begin(), ids_.end(), 0);
+  upload<int32_t>(backend_, device_.row_numbers.data, ids_);
   sample_positions_.resize(static_cast<size_t>(options_.max_sequences));
   overflow_.resize(static_cast<size_t>(config_.num_hidden_layers));
   seen_.resize(static_cast<size_t>(seen_words(config_)));
@@ -177,21 +201,70 @@ void ModelRunner::upload_rows(std::span<const StepRow> rows, std::span<const int
     cache_->reserve(rows[i].sequence, int64_t{rows[i].position} + 1);
     end = std::max(end, int64_t{rows[i].position} + 1);
   }
+  upload_per_layer_ids(rows);
+  for (size_t i = 0; i < output_rows.size(); ++i) {
+    const StepRow& row = rows[static_cast<size_t>(output_rows[i])];
+    output_positions_[i] = row.position;
+    output_sequences_[i] = row.sequence;
+  }
   fill_ropes(end);
   cache_->upload_tables();
   upload<int32_t>(backend_, device_.ids.data, std::span(ids_).first(rows.size()));
   upload<int32_t>(backend_, device_.positions.data, std::span(positions_).first(rows.size()));
   upload<int32_t>(backend_, device_.sequences.data, std::span(sequences_).first(rows.size()));
+  const size_t outputs = output_rows.size();
   upload<int32_t>(backend_, device_.output_rows.data, output_rows);
+  upload<int32_t>(backend_, device_.output_positions.data,
+                  std::span(output_positions_).first(outputs));
+  upload<int32_t>(backend_, device_.output_sequences.data,
+                  std::span(output_sequences_).first(outputs));
 }
 
-model::StepInputs ModelRunner::inputs(int64_t num_rows) const {
-  return {.ids = device_.ids.first(num_rows),
-          .positions = device_.positions.first(num_rows),
-          .sequences = device_.sequences.first(num_rows),
-          .kv = cache_->views(),
-          .ropes = device_.ropes,
-          .overflow = device_.overflow};
+// The table's rows are asked for first of all, so that they come while the step is prepared. Ids
+// beyond the table have no embedding there: they take row 0, the padding token's.
+void ModelRunner::upload_per_layer_ids(std::span<const StepRow> rows) {
+  if (per_layer_ids_.empty()) return;
+  for (size_t i = 0; i < rows.size(); ++i) {
+    per_layer_ids_[i] = rows[i].id < config_.vocab_size_per_layer_input ? rows[i].id : 0;
+  }
+  const auto ids = std::span<const int32_t>(per_layer_ids_).first(rows.size());
+  table_file_.prefetch(ids);
+  upload(backend_, device_.per_layer_ids.data, ids);
+}
+
+void ModelRunner::begin_step(std::span<const StepRow> rows, std::span<const int32_t> output_rows,
+                             bool show_all_rows) {
+  upload_rows(rows, output_rows);
+  const auto num_rows = static_cast<int64_t>(rows.size());
+  const auto num_outputs = static_cast<int64_t>(output_rows.size());
+  step_ = {.ids = device_.ids.first(num_rows),
+           .per_layer_ids =
+               per_layer_ids_.empty() ? TensorView{} : device_.per_layer_ids.first(num_rows),
+           .positions = device_.positions.first(num_rows),
+           .sequences = device_.sequences.first(num_rows),
+           .kv = cache_->views(),
+           .ropes = device_.ropes,
+           .overflow = device_.overflow,
+           .outputs = nullptr};
+  const bool ascending = std::adjacent_find(output_rows.begin(), output_rows.end(),
+                                            std::greater_equal()) == output_rows.end();
+  const bool some_rows = num_outputs < num_rows && ascending;
+  if (show_all_rows || options_.run_all_rows || !some_rows) return;
+  step_outputs_ = {.rows = device_.output_rows.first(num_outputs),
+                   .positions = device_.output_positions.first(num_outputs),
+                   .sequences = device_.output_sequences.first(num_outputs)};
+  step_.outputs = &step_outputs_;
+}
+
+// Where the output rows [begin, begin + count) stand after the layers.
+TensorView ModelRunner::head_rows(int64_t begin, int64_t count) const {
+  const bool alone = step_.outputs != nullptr;
+  return (alone ? device_.row_numbers : device_.output_rows).slice(begin, count);
+}
+
+Result<void> ModelRunner::end_step() {
+  MB_TRY(table_file_.check_intact());
+  return check_overflow();
 }
 
 Result<void> ModelRunner::check_overflow() {
@@ -213,10 +286,9 @@ Result<void> ModelRunner::check_overflow() {
 }
 
 Result<void> ModelRunner::run(std::span<const StepRow> rows) {
-  upload_rows(rows, {});
-  const model::StepInputs step = inputs(static_cast<int64_t>(rows.size()));
-  backend_.step([&] { decoder_.run_layers(step); });
-  return check_overflow();
+  begin_step(rows, {}, /*show_all_rows=*/false);
+  backend_.step([&] { decoder_.run_layers(step_); });
+  return end_step();
 }
 
 Result<void> ModelRunner::run_and_sample(std::span<const StepRow> rows,
@@ -226,19 +298,18 @@ Result<void> ModelRunner::run_and_sample(std::span<const StepRow> rows,
   const auto count = static_cast<int64_t>(output_rows.size());
   MB_CHECK(count > 0 && count <= options_.max_sequences && params.size() == output_rows.size() &&
            ids.size() == output_rows.size());
-  upload_rows(rows, output_rows);
+  begin_step(rows, output_rows, /*show_all_rows=*/false);
   for (size_t i = 0; i < output_rows.size(); ++i) {
     sample_positions_[i] = rows[static_cast<size_t>(output_rows[i])].position + 1;
   }
   upload<int32_t>(backend_, device_.sample_positions.data,
                   std::span(sample_positions_).first(output_rows.size()));
   upload(backend_, device_.params, params);
-  const model::StepInputs step = inputs(static_cast<int64_t>(rows.size()));
   backend_.step([&] {
-    decoder_.run_layers(step);
-    sample(rows, output_rows, decoder_.run_head(device_.output_rows.first(count)));
+    decoder_.run_layers(step_);
+    sample(rows, output_rows, decoder_.run_head(head_rows(0, count)));
   });
-  MB_TRY(check_overflow());
+  MB_TRY(end_step());
   backend_.download(std::as_writable_bytes(ids), device_.sampled.data);
   for (size_t i = 0; i < ids.size(); ++i) {
     if (ids[i] >= 0) continue;
@@ -273,22 +344,19 @@ void ModelRunner::sample(std::span<const StepRow> rows, std::span<const int32_t>
 Result<void> ModelRunner::run_for_logits(std::span<const StepRow> rows,
                                          std::span<const int32_t> output_rows,
                                          model::TraceSink* trace, OnRow on_row) {
-  upload_rows(rows, output_rows);
-  const model::StepInputs step = inputs(static_cast<int64_t>(rows.size()));
+  begin_step(rows, output_rows, /*show_all_rows=*/trace != nullptr);
   if (trace != nullptr) {
-    decoder_.run_layers(step, trace);
+    decoder_.run_layers(step_, trace);
   } else {
-    backend_.step([&] { decoder_.run_layers(step); });
+    backend_.step([&] { decoder_.run_layers(step_); });
   }
-  MB_TRY(check_overflow());
+  MB_TRY(end_step());
   const int64_t at_once = decoder_capacity(options_).max_output_rows;
   const auto count = static_cast<int64_t>(output_rows.size());
   for (int64_t begin = 0; begin < count; begin += at_once) {
     const int64_t n = std::min(at_once, count - begin);
     TensorView logits;
-    const auto head = [&] {
-      logits = decoder_.run_head(device_.output_rows.slice(begin, n), trace);
-    };
+    const auto head = [&] { logits = decoder_.run_head(head_rows(begin, n), trace); };
     if (trace != nullptr) {
       head();
     } else {

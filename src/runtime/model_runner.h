@@ -11,6 +11,7 @@
 #include "ops/backend.h"
 #include "runtime/kv_cache.h"
 #include "runtime/memory_plan.h"
+#include "runtime/table_file.h"
 
 namespace markbase::runtime {
 
@@ -32,12 +33,14 @@ class ModelRunner {
                            const RunnerOptions& options);
   static uint64_t scratch_bytes(const model::TextConfig& config, const ops::Backend& backend,
                                 const RunnerOptions& options);
-  // `suppressed`: ids that are never sampled. Errors: kOutOfMemory.
+  // `suppressed`: ids that are never sampled. `table_file`: of the per-layer embeddings, where the
+  // model has any. Errors: kOutOfMemory.
   static Result<std::unique_ptr<ModelRunner>> create(const model::TextConfig& config,
                                                      const model::TextWeights& weights,
                                                      ops::Backend& backend,
                                                      const RunnerOptions& options,
-                                                     std::span<const int32_t> suppressed);
+                                                     std::span<const int32_t> suppressed,
+                                                     const TableFile& table_file = {});
 
   const RunnerOptions& options() const { return options_; }
   // A fresh sequence, or -1 when max_sequences are open.
@@ -47,7 +50,8 @@ class ModelRunner {
   void set_seen(int sequence, std::span<const int32_t> ids);
 
   // Runs the layers over `rows` (at most prefill_chunk_tokens + max_sequences), which fills the
-  // cache. Errors: kFailed where a key or value does not fit the cache type, naming the layer.
+  // cache. Errors: kFailed where a key or value does not fit the cache type, naming the layer;
+  // kBadInput where the file of a mapped table was truncated.
   Result<void> run(std::span<const StepRow> rows);
   // The same, then logits of the rows named by output_rows (indices into rows), then one draw for
   // each: ids[i] belongs to output_rows[i] at the position after its row. One output a sequence at
@@ -60,13 +64,17 @@ class ModelRunner {
 
  private:
   ModelRunner(const model::TextConfig& config, const model::TextWeights& weights,
-              ops::Backend& backend, const RunnerOptions& options);
+              ops::Backend& backend, const RunnerOptions& options, const TableFile& table_file);
   // Backend memory beside the activations; with a counting arena this plans.
   struct Device {
     tensor::TensorView ids;                 // [T] i32
+    tensor::TensorView per_layer_ids;       // [T] i32
     tensor::TensorView positions;           // [T] i32
     tensor::TensorView sequences;           // [T] i32
     tensor::TensorView output_rows;         // [T] i32
+    tensor::TensorView output_positions;    // [T] i32
+    tensor::TensorView output_sequences;    // [T] i32
+    tensor::TensorView row_numbers;         // [T] i32: 0, 1, 2, ...
     tensor::TensorView overflow;            // [layers] i32
     tensor::TensorView sample_positions;    // [S] i32
     tensor::TensorView sampled;             // [S] i32
@@ -80,8 +88,13 @@ class ModelRunner {
                       size_t num_suppressed, tensor::Device device, base::Arena& arena);
   Result<void> allocate(std::span<const int32_t> suppressed);
   void upload_rows(std::span<const StepRow> rows, std::span<const int32_t> output_rows);
+  void upload_per_layer_ids(std::span<const StepRow> rows);
   void fill_ropes(int64_t end);
-  model::StepInputs inputs(int64_t num_rows) const;
+  // Chooses what a step runs: only its output rows where that is enough.
+  void begin_step(std::span<const StepRow> rows, std::span<const int32_t> output_rows,
+                  bool show_all_rows);
+  tensor::TensorView head_rows(int64_t begin, int64_t count) const;
+  Result<void> end_step();
   Result<void> check_overflow();
   void sample(std::span<const StepRow> rows, std::span<const int32_t> output_rows,
               const tensor::TensorView& logits);
@@ -89,6 +102,7 @@ class ModelRunner {
   const model::TextConfig& config_;
   ops::Backend& backend_;
   RunnerOptions options_;
+  TableFile table_file_;
   model::TextDecoder decoder_;
   std::unique_ptr<KvCache> cache_;
   std::unique_ptr<ops::DeviceBuffer> memory_;
@@ -98,7 +112,10 @@ class ModelRunner {
   std::vector<std::vector<float>> inv_freqs_;
   int64_t ropes_filled_ = 0;
   // Host side of a step's arguments, sized once.
-  std::vector<int32_t> ids_, positions_, sequences_, sample_positions_, overflow_;
+  std::vector<int32_t> ids_, per_layer_ids_, positions_, sequences_, sample_positions_, overflow_;
+  std::vector<int32_t> output_positions_, output_sequences_;
+  model::StepInputs step_;
+  model::StepOutputs step_outputs_;
   std::vector<uint32_t> seen_;
   std::vector<float> row_;
 };
