@@ -1,0 +1,56 @@
+// Small random Gemma 4 decoders in memory, loaded as one from a file is.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "model/config.h"
+#include "model/weight_map.h"
+#include "runtime/loaded_model.h"
+
+namespace markbase::testing {
+
+enum class DecoderShape : uint8_t {
+  kPerLayerInputs,  // as E2B: per-layer embeddings, shared keys and values, shared layers twice
+                    // wide
+  kExperts,         // as 26B: V made from K in full layers, experts beside the dense branch
+  kKeysAreValues,   // as 31B
+  kOddSources,      // shared keys and values whose sources are not the last two layers before
+};
+std::string decoder_shape_name(DecoderShape shape);
+
+class RandomDecoder {
+ public:
+  static constexpr int64_t kWindow = 20;
+  static constexpr int64_t kVocab = 301;
+
+  // Matrices in `format`: plain floats, or blocks of 32 that quant::encode_row knows.
+  RandomDecoder(DecoderShape shape, quant::Format format, uint64_t seed = 7);
+
+  const model::TextConfig& config() const { return config_; }
+  const model::WeightMap& map() const { return map_; }
+  // Aborts where it cannot be loaded. This outlives the result.
+  std::unique_ptr<runtime::LoadedModel> load(const EngineOptions& options,
+                                             const runtime::RunnerOptions& runner) const;
+
+ private:
+  void set_shape(DecoderShape shape);
+  void add_layer(const model::LayerConfig& layer, int64_t layer_idx);
+  void add_matrix(model::WeightId id, int64_t layer, int64_t expert, int64_t rows, int64_t cols,
+                  float scale);
+  void add_vector(model::WeightId id, int64_t layer, int64_t width, float spread);
+  void add(model::WeightId id, int64_t layer, int64_t expert, quant::Format format, int64_t rows,
+           int64_t cols, const std::vector<float>& values);
+
+  model::TextConfig config_;
+  model::WeightMap map_;
+  quant::Format format_;
+  uint64_t seed_;
+  std::deque<std::vector<std::byte>> bytes_;
+};
+
+}  // namespace markbase::testing
