@@ -5,6 +5,7 @@
 #include <filesystem>
 
 #include "base/error.h"
+#include "model/config_gguf_tensors.h"
 
 namespace markbase::model {
 
@@ -14,12 +15,18 @@ std::string_view layer_type_name(LayerType type) {
 
 std::vector<float> RopeConfig::inv_freq() const {
   std::vector<float> out(static_cast<size_t>(head_dim / 2));
-  for (size_t k = 0; k < out.size(); ++k) {
+  const auto rotated = static_cast<size_t>(num_rotated_pairs());
+  for (size_t k = 0; k < rotated; ++k) {
     const float exponent = static_cast<float>(2 * k) / static_cast<float>(head_dim);
     const auto power = static_cast<float>(std::pow(rope_theta, static_cast<double>(exponent)));
     out[k] = (1.0F / power) / static_cast<float>(factor);
   }
   return out;
+}
+
+int64_t RopeConfig::num_rotated_pairs() const {
+  const double pairs = partial_rotary_factor * static_cast<double>(head_dim) / 2.0;
+  return std::min(static_cast<int64_t>(pairs), head_dim / 2);
 }
 
 int64_t TextConfig::max_head_dim() const {
@@ -41,8 +48,8 @@ int64_t TextConfig::max_intermediate_size() const {
 }
 
 std::string_view supported_architectures() {
-  return "gemma3_text (Gemma 3 270M and 1B, and the text part of the larger ones; \"gemma3\" in a "
-         "GGUF)";
+  return "gemma4, gemma4_unified (Gemma 4; gemma4_text alone; \"gemma4\" in a GGUF), gemma3_text "
+         "(Gemma 3 270M and 1B, and the text part of the larger ones; \"gemma3\" in a GGUF)";
 }
 
 std::string config_path(const formats::WeightSource& source) {
@@ -56,12 +63,7 @@ Result<TextConfig> read_config(const formats::WeightSource& source) {
   if (source.kind() == formats::FileKind::kSafetensors)
     return config_from_hf(source.config(), where);
   MB_ASSIGN(TextConfig config, config_from_gguf(source.config(), where));
-  const formats::TensorInfo* table = source.find("token_embd.weight");
-  if (table != nullptr && table->shape.size() == 2) config.vocab_size = table->shape[0];
-  if (config.vocab_size <= 0) {
-    return base::bad_input("{}: token_embd.weight: expected a table [vocab, hidden], got none",
-                           where);
-  }
+  MB_TRY(complete_from_tensors(source, where, &config));
   return config;
 }
 

@@ -29,6 +29,7 @@ struct RopeConfig {
   int64_t head_dim = 0;
 
   bool operator==(const RopeConfig&) const = default;
+  int64_t num_rotated_pairs() const;
   // [head_dim / 2], computed in float32 step by step as the reference does.
   std::vector<float> inv_freq() const;
 };

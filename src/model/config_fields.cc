@@ -35,6 +35,11 @@ const base::Json* ConfigFields::find(std::string_view key) const {
   return found == json_.end() || found->is_null() ? nullptr : &*found;
 }
 
+bool ConfigFields::is_null(std::string_view key) const {
+  const auto found = json_.find(key);
+  return found != json_.end() && found->is_null();
+}
+
 Error ConfigFields::wrong(std::string_view key, std::string_view expected) const {
   const base::Json* value = find(key);
   return base::bad_input("{}: {}: expected {}, got {}", where_, key, expected,

@@ -19,6 +19,9 @@ inline constexpr int64_t kMaxWidth = int64_t{1} << 20;
 inline constexpr int64_t kMaxLayers = 1024;
 inline constexpr int64_t kMaxHeads = 1024;
 inline constexpr int64_t kMaxHeadDim = 8192;
+inline constexpr int64_t kMaxExperts = 1024;
+inline constexpr double kMaxTheta = 1e12;
+inline constexpr double kMaxRopeFactor = 1e6;
 // Positions are exact in float32 up to here.
 inline constexpr int64_t kMaxPositions = int64_t{1} << 24;
 
@@ -29,6 +32,8 @@ class ConfigFields {
 
   // nullptr when the key is missing or null.
   const base::Json* find(std::string_view key) const;
+  // The key is there and null, which is not always what its absence means.
+  bool is_null(std::string_view key) const;
   Result<int64_t> integer(std::string_view key, int64_t low, int64_t high,
                           std::optional<int64_t> fallback = std::nullopt) const;
   // In (low, high), finite.

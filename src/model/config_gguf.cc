@@ -2,13 +2,10 @@
 #include <cmath>
 
 #include "base/error.h"
-#include "model/config.h"
-#include "model/config_fields.h"
+#include "model/config_readers.h"
 
 namespace markbase::model {
 namespace {
-
-constexpr double kMaxTheta = 1e12;
 
 Result<LayerType> layer_type_at(const ConfigFields& fields, const std::string& key, int64_t idx,
                                 int64_t count) {
@@ -40,7 +37,7 @@ Result<std::vector<RopeConfig>> read_ropes(const ConfigFields& fields, const std
             fields.real(prefix + "rope.freq_base", 0.0, kMaxTheta, full.rope_theta));
   MB_ASSIGN(const std::string type, fields.text(prefix + "rope.scaling.type", "none"));
   if (type == "linear") {
-    MB_ASSIGN(full.factor, fields.real(prefix + "rope.scaling.factor", 0.0, 1e6));
+    MB_ASSIGN(full.factor, fields.real(prefix + "rope.scaling.factor", 0.0, kMaxRopeFactor));
   } else if (type != "none") {
     return fields.wrong(prefix + "rope.scaling.type", "\"none\" or \"linear\"");
   }
@@ -89,6 +86,13 @@ Result<TextConfig> config_from_gguf(const base::Json& metadata, std::string_view
   }
   const ConfigFields fields(metadata, where);
   MB_ASSIGN(const std::string architecture, fields.text("general.architecture"));
+  if (architecture == "gemma4") return gemma4_from_gguf(fields);
+  if (architecture == "clip") {
+    return base::bad_input(
+        "{}: general.architecture: expected a model, got \"clip\" (a projector for pictures and "
+        "sound: name the model's own file)",
+        where);
+  }
   if (architecture != "gemma3") {
     return base::bad_input("{}: general.architecture: \"{}\" is not supported; supported: {}",
                            where, architecture, supported_architectures());

@@ -2,14 +2,10 @@
 #include <cmath>
 
 #include "base/error.h"
-#include "model/config.h"
-#include "model/config_fields.h"
+#include "model/config_readers.h"
 
 namespace markbase::model {
 namespace {
-
-constexpr double kMaxTheta = 1e12;
-constexpr double kMaxFactor = 1e6;
 
 // rope_type (or the older "type") of a rope dictionary; "default" when it has none.
 Result<RopeConfig> rope_from(const ConfigFields& fields, std::string_view theta_key, double theta) {
@@ -18,7 +14,7 @@ Result<RopeConfig> rope_from(const ConfigFields& fields, std::string_view theta_
   const char* type_key = fields.find("rope_type") != nullptr ? "rope_type" : "type";
   MB_ASSIGN(const std::string type, fields.text(type_key, "default"));
   if (type == "linear") {
-    MB_ASSIGN(rope.factor, fields.real("factor", 0.0, kMaxFactor));
+    MB_ASSIGN(rope.factor, fields.real("factor", 0.0, kMaxRopeFactor));
   } else if (type != "default") {
     return fields.wrong(type_key, "\"default\" or \"linear\"");
   }
@@ -60,55 +56,10 @@ Result<std::vector<RopeConfig>> read_ropes(const ConfigFields& fields) {
   return std::vector<RopeConfig>{sliding, full};
 }
 
-Result<std::vector<LayerType>> read_layer_types(const ConfigFields& fields, int64_t count) {
-  std::vector<LayerType> types;
-  if (const base::Json* list = fields.find("layer_types"); list != nullptr) {
-    if (!list->is_array() || static_cast<int64_t>(list->size()) != count) {
-      return fields.wrong("layer_types", fmt::format("{} names, one a layer", count));
-    }
-    for (const base::Json& name : *list) {
-      if (name == "sliding_attention") {
-        types.push_back(LayerType::kSliding);
-      } else if (name == "full_attention") {
-        types.push_back(LayerType::kFull);
-      } else {
-        return base::bad_input(
-            "{}: layer_types: expected \"sliding_attention\" or \"full_attention\", got {}",
-            fields.where(), shown(name));
-      }
-    }
-    return types;
-  }
-  constexpr int64_t kPattern = 6;
-  const char* key = fields.find("sliding_window_pattern") != nullptr ? "sliding_window_pattern"
-                                                                     : "_sliding_window_pattern";
-  MB_ASSIGN(const int64_t pattern, fields.integer(key, 1, kMaxLayers, kPattern));
-  for (int64_t i = 0; i < count; ++i) {
-    types.push_back((i + 1) % pattern == 0 ? LayerType::kFull : LayerType::kSliding);
-  }
-  return types;
-}
-
-// What this decoder does not compute must be off.
-Result<void> refuse_unknown_features(const ConfigFields& fields) {
-  if (fields.find("attn_logit_softcapping") != nullptr) {
-    return fields.wrong("attn_logit_softcapping",
-                        "null (a soft cap inside attention is not supported)");
-  }
-  MB_ASSIGN(const bool bias, fields.boolean("attention_bias", false));
-  if (bias) return fields.wrong("attention_bias", "false");
-  MB_ASSIGN(const bool two_way, fields.boolean("use_bidirectional_attention", false));
-  if (two_way) return fields.wrong("use_bidirectional_attention", "false");
-  constexpr const char* kGelu = "gelu_pytorch_tanh";
-  const char* key =
-      fields.find("hidden_activation") != nullptr ? "hidden_activation" : "hidden_act";
-  MB_ASSIGN(const std::string activation, fields.text(key, kGelu));
-  if (activation != kGelu) return fields.wrong(key, "\"gelu_pytorch_tanh\"");
-  return {};
-}
-
 Result<TextConfig> read_gemma3(const ConfigFields& fields) {
   MB_TRY(refuse_unknown_features(fields));
+  MB_ASSIGN(const bool two_way, fields.boolean("use_bidirectional_attention", false));
+  if (two_way) return fields.wrong("use_bidirectional_attention", "false");
   TextConfig config;
   config.model_type = "gemma3_text";
   MB_ASSIGN(config.vocab_size, fields.integer("vocab_size", 1, kMaxVocab, 262208));
@@ -148,6 +99,60 @@ Result<TextConfig> read_gemma3(const ConfigFields& fields) {
 
 }  // namespace
 
+Result<std::vector<LayerType>> read_layer_types(const ConfigFields& fields, int64_t count) {
+  std::vector<LayerType> types;
+  if (const base::Json* list = fields.find("layer_types"); list != nullptr) {
+    if (!list->is_array() || static_cast<int64_t>(list->size()) != count) {
+      return fields.wrong("layer_types", fmt::format("{} names, one a layer", count));
+    }
+    for (const base::Json& name : *list) {
+      if (name == "sliding_attention") {
+        types.push_back(LayerType::kSliding);
+      } else if (name == "full_attention") {
+        types.push_back(LayerType::kFull);
+      } else {
+        return base::bad_input(
+            "{}: layer_types: expected \"sliding_attention\" or \"full_attention\", got {}",
+            fields.where(), shown(name));
+      }
+    }
+    return types;
+  }
+  constexpr int64_t kPattern = 6;
+  const char* key = fields.find("sliding_window_pattern") != nullptr ? "sliding_window_pattern"
+                                                                     : "_sliding_window_pattern";
+  MB_ASSIGN(const int64_t pattern, fields.integer(key, 1, kMaxLayers, kPattern));
+  for (int64_t i = 0; i < count; ++i) {
+    types.push_back((i + 1) % pattern == 0 ? LayerType::kFull : LayerType::kSliding);
+  }
+  return types;
+}
+
+// What this decoder does not compute must be off.
+Result<void> refuse_unknown_features(const ConfigFields& fields) {
+  if (fields.find("attn_logit_softcapping") != nullptr) {
+    return fields.wrong("attn_logit_softcapping",
+                        "null (a soft cap inside attention is not supported)");
+  }
+  MB_ASSIGN(const bool bias, fields.boolean("attention_bias", false));
+  if (bias) return fields.wrong("attention_bias", "false");
+  constexpr const char* kGelu = "gelu_pytorch_tanh";
+  const char* key =
+      fields.find("hidden_activation") != nullptr ? "hidden_activation" : "hidden_act";
+  MB_ASSIGN(const std::string activation, fields.text(key, kGelu));
+  if (activation != kGelu) return fields.wrong(key, "\"gelu_pytorch_tanh\"");
+  return {};
+}
+
+namespace {
+
+// Types of models that keep the decoder's keys in text_config.
+bool is_whole_model(std::string_view model_type) {
+  return model_type == "gemma3" || model_type == "gemma4" || model_type == "gemma4_unified";
+}
+
+}  // namespace
+
 Result<TextConfig> config_from_hf(const base::Json& root, std::string_view where) {
   if (!root.is_object())
     return base::bad_input("{}: expected a JSON object, got {}", where, shown(root));
@@ -155,16 +160,20 @@ Result<TextConfig> config_from_hf(const base::Json& root, std::string_view where
   MB_ASSIGN(std::string model_type, top.text("model_type"));
   const base::Json* text = top.find("text_config");
   if (text != nullptr && !text->is_object()) return top.wrong("text_config", "an object");
-  if (text != nullptr && model_type == "gemma3") {
-    MB_ASSIGN(model_type, ConfigFields(*text, where).text("model_type", "gemma3_text"));
-  }
-  if (model_type != "gemma3_text") {
-    return base::bad_input("{}: model_type: \"{}\" is not supported; supported: {}", where,
-                           model_type, supported_architectures());
+  if (text != nullptr && is_whole_model(model_type)) {
+    MB_ASSIGN(model_type, ConfigFields(*text, where).text("model_type", model_type + "_text"));
   }
   const std::string text_where = std::string(where) + (text != nullptr ? ": text_config" : "");
-  MB_ASSIGN(TextConfig config,
-            read_gemma3(ConfigFields(text != nullptr ? *text : root, text_where)));
+  const ConfigFields fields(text != nullptr ? *text : root, text_where);
+  const bool unified = model_type == "gemma4_unified_text" || model_type == "gemma4_unified";
+  Result<TextConfig> read =
+      base::bad_input("{}: model_type: \"{}\" is not supported; supported: {}", where, model_type,
+                      supported_architectures());
+  if (model_type == "gemma3_text") read = read_gemma3(fields);
+  // Without a text_config the keys of the text part stand at the top, whatever the type's name.
+  if (unified || model_type == "gemma4_text" || model_type == "gemma4")
+    read = gemma4_from_hf(fields, unified);
+  MB_ASSIGN(TextConfig config, std::move(read));
   MB_ASSIGN(const bool tied, top.boolean("tie_word_embeddings", true));
   config.tie_word_embeddings = tied;
   if (text != nullptr) {
