@@ -1,128 +1,106 @@
 #include "model/weight_map.h"
 
+#include <algorithm>
 #include <array>
 #include <cmath>
-#include <optional>
 #include <set>
 
 #include "base/error.h"
 #include "base/half.h"
+#include "model/config_fields.h"
+#include "model/weight_names.h"
+#include "model/weight_shapes.h"
+#include "model/weight_unused.h"
 
 namespace markbase::model {
 namespace {
 
-struct NameRow {
-  WeightId id;
-  bool in_layer;
-  bool is_vector;
-  const char* ours;
-  const char* hf;    // after the prefix, without ".weight"
-  const char* gguf;  // after "blk.N." within a layer, without ".weight"
-};
+constexpr std::string_view kWeightSuffix = ".weight";
 
-constexpr std::array kNames = {
-    NameRow{WeightId::kEmbedTokens, false, false, "embed_tokens", "embed_tokens", "token_embd"},
-    NameRow{WeightId::kLmHead, false, false, "lm_head", "lm_head", "output"},
-    NameRow{WeightId::kNorm, false, true, "norm", "norm", "output_norm"},
-    NameRow{WeightId::kInputLayernorm, true, true, "input_layernorm", "input_layernorm",
-            "attn_norm"},
-    NameRow{WeightId::kQProj, true, false, "attn.q_proj", "self_attn.q_proj", "attn_q"},
-    NameRow{WeightId::kKProj, true, false, "attn.k_proj", "self_attn.k_proj", "attn_k"},
-    NameRow{WeightId::kVProj, true, false, "attn.v_proj", "self_attn.v_proj", "attn_v"},
-    NameRow{WeightId::kQNorm, true, true, "attn.q_norm", "self_attn.q_norm", "attn_q_norm"},
-    NameRow{WeightId::kKNorm, true, true, "attn.k_norm", "self_attn.k_norm", "attn_k_norm"},
-    NameRow{WeightId::kOProj, true, false, "attn.o_proj", "self_attn.o_proj", "attn_output"},
-    NameRow{WeightId::kPostAttentionLayernorm, true, true, "post_attention_layernorm",
-            "post_attention_layernorm", "post_attention_norm"},
-    NameRow{WeightId::kPreFeedforwardLayernorm, true, true, "pre_feedforward_layernorm",
-            "pre_feedforward_layernorm", "ffn_norm"},
-    NameRow{WeightId::kGateProj, true, false, "mlp.gate_proj", "mlp.gate_proj", "ffn_gate"},
-    NameRow{WeightId::kUpProj, true, false, "mlp.up_proj", "mlp.up_proj", "ffn_up"},
-    NameRow{WeightId::kDownProj, true, false, "mlp.down_proj", "mlp.down_proj", "ffn_down"},
-    NameRow{WeightId::kPostFeedforwardLayernorm, true, true, "post_feedforward_layernorm",
-            "post_feedforward_layernorm", "post_ffw_norm"},
-};
+// What a file that leaves a scale out means by it.
+constexpr std::array<float, kMaxExperts> kOnes = [] {
+  std::array<float, kMaxExperts> ones{};
+  for (float& one : ones) one = 1.0F;
+  return ones;
+}();
 
-// Prefixes of the text part, the most specific first.
-constexpr std::array kHfPrefixes = {"language_model.model.", "model.language_model.", "model.", ""};
-
-struct Shape {
-  int64_t rows;
-  int64_t cols;
-};
-
-// [outputs, inputs]; a norm is one row.
-Shape expected_shape(const TextConfig& config, WeightId id, int64_t layer_idx) {
-  const int64_t hidden = config.hidden_size;
-  const LayerConfig& layer = config.layers[static_cast<size_t>(layer_idx < 0 ? 0 : layer_idx)];
-  switch (id) {
-    case WeightId::kEmbedTokens:
-    case WeightId::kLmHead:
-      return {config.vocab_size, hidden};
-    case WeightId::kQProj:
-      return {config.num_attention_heads * layer.head_dim, hidden};
-    case WeightId::kKProj:
-    case WeightId::kVProj:
-      return {layer.num_key_value_heads * layer.head_dim, hidden};
-    case WeightId::kOProj:
-      return {hidden, config.num_attention_heads * layer.head_dim};
-    case WeightId::kQNorm:
-    case WeightId::kKNorm:
-      return {1, layer.head_dim};
-    case WeightId::kGateProj:
-    case WeightId::kUpProj:
-      return {layer.intermediate_size, hidden};
-    case WeightId::kDownProj:
-      return {hidden, layer.intermediate_size};
-    default:
-      return {1, hidden};
-  }
+std::string shape_text(std::span<const int64_t> shape) {
+  return fmt::format("[{}]", fmt::join(shape, ", "));
 }
 
-std::string shape_text(const std::vector<int64_t>& shape) {
-  return fmt::format("[{}]", fmt::join(shape, ", "));
+std::string shape_text(const WeightShape& shape, bool is_vector) {
+  return is_vector ? fmt::format("[{}]", shape.cols)
+                   : fmt::format("[{}, {}]", shape.rows, shape.cols);
+}
+
+bool is_plain_float(quant::Format format) {
+  return format == quant::Format::kF32 || format == quant::Format::kF16 ||
+         format == quant::Format::kBF16;
 }
 
 class Mapper {
  public:
   Mapper(const formats::WeightSource& source, const TextConfig& config, std::vector<Fault>* faults)
-      : source_(source), config_(config), faults_(faults) {
-    gguf_ = source.kind() == formats::FileKind::kGguf;
-    for (const char* prefix : kHfPrefixes) {
-      if (gguf_ || source.find(std::string(prefix) + "embed_tokens.weight") == nullptr) continue;
-      prefix_ = prefix;
-      break;
-    }
-  }
+      : source_(source), config_(config), faults_(faults), names_(source) {}
 
   WeightMap run() {
     // Files of Gemma 3 hold norm weights less one; the converter to GGUF adds the one.
-    map_.norm_offset = gguf_ ? 0.0F : 1.0F;
-    map_.tied_head = gguf_ ? source_.find("output.weight") == nullptr : config_.tie_word_embeddings;
-    for (const NameRow& row : kNames) {
-      if (row.in_layer || (row.id == WeightId::kLmHead && map_.tied_head)) continue;
-      add(row, -1);
+    const bool less_one = config_.model_type == "gemma3_text" && !names_.is_gguf();
+    map_.norm_offset = less_one ? 1.0F : 0.0F;
+    map_.tied_head =
+        names_.is_gguf() ? source_.find("output.weight") == nullptr : config_.tie_word_embeddings;
+    has_per_layer_embeddings_ = config_.hidden_size_per_layer_input > 0;
+    has_experts_ = config_.num_experts > 0;
+    find_contradictions();
+    for (const NameRow& row : weight_names()) {
+      if (!row.in_layer && wants(row, -1)) add(row, -1);
     }
     for (int64_t layer = 0; layer < config_.num_hidden_layers; ++layer) {
-      for (const NameRow& row : kNames) {
-        if (row.in_layer) add(row, layer);
+      for (const NameRow& row : weight_names()) {
+        if (row.in_layer && wants(row, layer)) add(row, layer);
       }
+      if (has_experts_) add_experts(layer);
     }
-    map_.embed_scale = embed_scale();
-    list_unused();
+    map_.embed_scale = embed_scale(WeightId::kEmbedTokens, config_.hidden_size);
+    map_.per_layer_embed_scale =
+        embed_scale(WeightId::kEmbedTokensPerLayer, config_.hidden_size_per_layer_input);
+    for (const formats::TensorInfo& tensor : source_.tensors()) {
+      if (!used_.contains(tensor.name)) map_.unused.push_back(why_unused(config_, tensor.name));
+    }
     return std::move(map_);
   }
 
  private:
-  // Without ".weight".
-  std::string module_name(const NameRow& row, int64_t layer) const {
-    if (gguf_)
-      return row.in_layer ? fmt::format("blk.{}.{}", layer, row.gguf) : std::string(row.gguf);
-    if (row.in_layer) return fmt::format("{}layers.{}.{}", prefix_, layer, row.hf);
-    if (row.id != WeightId::kLmHead) return prefix_ + row.hf;
-    // The head stands beside the decoder, not inside it.
-    const bool nested = prefix_ == "language_model.model.";
-    return nested ? "language_model.lm_head" : "lm_head";
+  const LayerConfig& layer_of(int64_t layer) const {
+    return config_.layers[static_cast<size_t>(layer)];
+  }
+
+  bool wants(const NameRow& row, int64_t layer) const {
+    switch (row.presence) {
+      case Presence::kAlways:
+        return true;
+      case Presence::kUntiedHead:
+        return !map_.tied_head;
+      case Presence::kOwnKeys:
+        return layer_of(layer).owns_kv();
+      case Presence::kOwnValues:
+        return layer_of(layer).owns_kv() && !layer_of(layer).attention_k_eq_v;
+      case Presence::kScalar:
+        return config_.layer_scalar;
+      case Presence::kPerLayerEmbeddings:
+        return has_per_layer_embeddings_;
+      case Presence::kExperts:
+      case Presence::kExpertScale:
+        return has_experts_;
+    }
+    return false;
+  }
+
+  const formats::TensorInfo* find(WeightId id, int64_t layer) const {
+    for (const NameRow& row : weight_names()) {
+      if (row.id == id) return source_.find(names_.tensor(row, layer));
+    }
+    return nullptr;
   }
 
   std::string file_of(std::string_view tensor) const {
@@ -136,39 +114,94 @@ class Mapper {
         {std::move(what), file_of(tensor) + ": " + tensor, std::move(expected), std::move(got)});
   }
 
-  void add(const NameRow& row, int64_t layer) {
-    const std::string module = module_name(row, layer);
-    const std::string tensor = module + ".weight";
-    const formats::TensorInfo* info = source_.find(tensor);
-    const Shape expected = expected_shape(config_, row.id, layer);
-    const std::string expected_text = row.is_vector
-                                          ? fmt::format("[{}]", expected.cols)
-                                          : fmt::format("[{}, {}]", expected.rows, expected.cols);
-    if (info == nullptr) {
-      fault("a tensor is missing", tensor, expected_text, "no such tensor");
-      return;
+  // Parts of a model that are there as a whole or not at all: one fault says what hundreds of
+  // missing or surplus tensors would.
+  void find_contradictions() {
+    part(WeightId::kEmbedTokensPerLayer, -1, "hidden_size_per_layer_input",
+         config_.hidden_size_per_layer_input, &has_per_layer_embeddings_);
+    part(WeightId::kRouterProj, 0, "the number of experts", config_.num_experts, &has_experts_);
+    for (int64_t i = 0; i < config_.num_hidden_layers; ++i) {
+      const LayerConfig& layer = layer_of(i);
+      const formats::TensorInfo* values = find(WeightId::kVProj, i);
+      if (!layer.owns_kv() || !layer.attention_k_eq_v || values == nullptr) continue;
+      fault("the configuration contradicts the tensors", values->name,
+            "no v_proj in a full layer (attention_k_eq_v is true)", shape_text(values->shape));
     }
-    mark_used(module);
+  }
+
+  void part(WeightId id, int64_t layer, std::string_view key, int64_t value, bool* there) {
+    const formats::TensorInfo* tensor = find(id, layer);
+    if ((tensor != nullptr) == (value > 0)) return;
+    *there = false;
+    std::string name;
+    for (const NameRow& row : weight_names()) {
+      if (row.id == id) name = names_.tensor(row, layer);
+    }
+    fault("the configuration contradicts the tensors", name,
+          fmt::format("{} tensor, as {} is {}", value > 0 ? "a" : "no", key, value),
+          tensor == nullptr ? "no such tensor" : shape_text(tensor->shape));
+  }
+
+  // Why a shape is what the configuration says, where one key decides it.
+  std::string because(WeightId id, int64_t layer) const {
+    if (layer < 0) return "";
+    const LayerConfig& own = layer_of(layer);
+    const bool mlp =
+        id == WeightId::kGateProj || id == WeightId::kUpProj || id == WeightId::kDownProj;
+    if (mlp && !own.owns_kv()) {
+      const bool wide = own.intermediate_size > layer_of(0).intermediate_size;
+      return fmt::format(" (use_double_wide_mlp is {})", wide);
+    }
+    if (id == WeightId::kVProj && own.type == LayerType::kFull && config_.value_norm)
+      return " (attention_k_eq_v is false)";
+    return "";
+  }
+
+  void add(const NameRow& row, int64_t layer) {
+    const std::string tensor = names_.tensor(row, layer);
+    const WeightShape shape = expected_shape(config_, row.id, layer);
+    const std::string expected = shape_text(shape, row.is_vector) + because(row.id, layer);
     MappedWeight weight;
     weight.id = row.id;
     weight.layer = layer;
     weight.is_vector = row.is_vector;
     weight.name = layer < 0 ? std::string(row.ours) : fmt::format("layer.{}.{}", layer, row.ours);
     weight.source_name = tensor;
-    if (row.is_vector) {
-      if (!vector_view(*info, expected.cols, expected_text, &weight.view)) return;
-    } else if (!matrix_view(gguf_ ? tensor : module, tensor, expected, expected_text,
-                            &weight.view)) {
+    const formats::TensorInfo* info = source_.find(tensor);
+    if (info == nullptr) {
+      if (!may_be_left_out(row)) {
+        fault("a tensor is missing", tensor, expected, "no such tensor");
+        return;
+      }
+      weight.source_name += " (left out: 1)";
+      weight.view = ones(shape.cols);
+      map_.weights.push_back(std::move(weight));
       return;
     }
-    map_.weights.push_back(std::move(weight));
+    mark_used(tensor);
+    const bool good = row.is_vector ? vector_view(*info, shape.cols, expected, &weight.view)
+                                    : matrix_view(tensor, shape, expected, &weight.view);
+    if (good) map_.weights.push_back(std::move(weight));
   }
 
-  bool vector_view(const formats::TensorInfo& info, int64_t width, const std::string& expected_text,
+  bool may_be_left_out(const NameRow& row) const {
+    return names_.is_gguf() &&
+           (row.presence == Presence::kScalar || row.presence == Presence::kExpertScale);
+  }
+
+  static quant::WeightView ones(int64_t count) {
+    quant::WeightView view;
+    view.rows = 1;
+    view.cols = count;
+    view.data = std::as_bytes(std::span(kOnes).first(static_cast<size_t>(count)));
+    return view;
+  }
+
+  bool vector_view(const formats::TensorInfo& info, int64_t width, const std::string& expected,
                    quant::WeightView* view) {
-    if (info.shape != std::vector<int64_t>{width}) {
-      fault("the shape contradicts the configuration", info.name, expected_text,
-            shape_text(info.shape));
+    const bool scalar = width == 1 && info.shape.empty();
+    if (!scalar && info.shape != std::vector<int64_t>{width}) {
+      fault("the shape contradicts the configuration", info.name, expected, shape_text(info.shape));
       return false;
     }
     if (!info.block_format || !is_plain_float(*info.block_format)) {
@@ -182,15 +215,21 @@ class Mapper {
     return true;
   }
 
-  bool matrix_view(const std::string& module, const std::string& tensor, const Shape& expected,
-                   const std::string& expected_text, quant::WeightView* view) {
-    Result<quant::WeightView> found = source_.weight(module);
+  // A GGUF names tensors whole; elsewhere a module is its weight, scales and biases.
+  std::string module_of(const std::string& tensor) const {
+    if (names_.is_gguf() || !tensor.ends_with(kWeightSuffix)) return tensor;
+    return tensor.substr(0, tensor.size() - kWeightSuffix.size());
+  }
+
+  bool matrix_view(const std::string& tensor, const WeightShape& shape, const std::string& expected,
+                   quant::WeightView* view) {
+    Result<quant::WeightView> found = source_.weight(module_of(tensor));
     if (!found.ok()) {
       faults_->push_back({found.error().message, "", "", ""});
       return false;
     }
-    if (found->rows != expected.rows || found->cols != expected.cols) {
-      fault("the shape contradicts the configuration", tensor, expected_text,
+    if (found->rows != shape.rows || found->cols != shape.cols) {
+      fault("the shape contradicts the configuration", tensor, expected,
             fmt::format("[{}, {}]", found->rows, found->cols));
       return false;
     }
@@ -198,56 +237,125 @@ class Mapper {
     return true;
   }
 
-  static bool is_plain_float(quant::Format format) {
-    return format == quant::Format::kF32 || format == quant::Format::kF16 ||
-           format == quant::Format::kBF16;
+  void mark_used(const std::string& tensor) {
+    used_.insert(tensor);
+    const std::string module = module_of(tensor);
+    for (const char* part : {".scales", ".biases"}) used_.insert(module + part);
   }
 
-  void mark_used(const std::string& module) {
-    for (const char* part : {".weight", ".scales", ".biases"}) used_.insert(module + part);
+  void add_experts(int64_t layer) {
+    for (const ExpertRow& row : expert_names()) {
+      const auto& candidates = names_.is_gguf() ? row.gguf : row.hf;
+      const formats::TensorInfo* info = nullptr;
+      const ExpertName* found = nullptr;
+      for (const ExpertName& candidate : candidates) {
+        const std::string name = names_.layer_prefix(layer) + candidate.name;
+        if (info == nullptr) {
+          info = find_stack(name);
+          if (info != nullptr) found = &candidate;
+        }
+      }
+      if (info != nullptr) {
+        add_stack(row, *found, *info, layer);
+      } else {
+        add_single_experts(row, layer);
+      }
+    }
   }
 
-  float embed_scale() const {
-    const float exact = std::sqrt(static_cast<float>(config_.hidden_size));
-    if (gguf_ || map_.weights.empty() || map_.weights[0].id != WeightId::kEmbedTokens) return exact;
-    const quant::WeightView& table = map_.weights[0].view;
-    const bool affine = table.format == quant::Format::kAffine;
+  const formats::TensorInfo* find_stack(const std::string& name) const {
+    const formats::TensorInfo* info = source_.find(name + std::string(kWeightSuffix));
+    return info != nullptr ? info : source_.find(name);
+  }
+
+  // [num_experts, parts * rows, cols]: each expert's matrix is a run of rows.
+  void add_stack(const ExpertRow& row, const ExpertName& name, const formats::TensorInfo& info,
+                 int64_t layer) {
+    const WeightShape one = expected_shape(config_, row.id, layer);
+    const int64_t rows_each = one.rows * name.parts;
+    const std::string expected =
+        fmt::format("[{}, {}, {}]", config_.num_experts, rows_each, one.cols);
+    mark_used(info.name);
+    if (info.shape.size() != 3 || info.shape[0] != config_.num_experts ||
+        info.shape[1] != rows_each) {
+      if (name.part == 0) {
+        fault("the shape contradicts the configuration", info.name, expected,
+              shape_text(info.shape));
+      }
+      return;
+    }
+    quant::WeightView all;
+    const WeightShape stacked = {config_.num_experts * rows_each, one.cols};
+    // Both halves of a fused tensor would repeat the same fault.
+    const size_t faults_before = faults_->size();
+    if (!matrix_view(info.name, stacked, expected, &all)) {
+      if (name.part != 0) faults_->resize(faults_before);
+      return;
+    }
+    for (int64_t e = 0; e < config_.num_experts; ++e) {
+      add_expert(row, layer, e, info.name,
+                 quant::row_slice(all, e * rows_each + name.part * one.rows, one.rows));
+    }
+  }
+
+  // experts.17.gate_proj.weight: one tensor for each.
+  void add_single_experts(const ExpertRow& row, int64_t layer) {
+    const WeightShape one = expected_shape(config_, row.id, layer);
+    for (int64_t e = 0; e < config_.num_experts; ++e) {
+      const std::string tensor =
+          fmt::format("{}experts.{}.{}{}", names_.layer_prefix(layer), e, row.ours, kWeightSuffix);
+      if (source_.find(tensor) == nullptr) {
+        const char* stack = names_.is_gguf() ? row.gguf[0].name : row.hf[0].name;
+        fault("a tensor is missing", names_.layer_prefix(layer) + stack,
+              fmt::format("{} of [{}, {}] for {} experts", row.ours, one.rows, one.cols,
+                          config_.num_experts),
+              e == 0 ? "no such tensor" : fmt::format("no tensor of expert {}", e));
+        return;
+      }
+      mark_used(tensor);
+      quant::WeightView view;
+      if (matrix_view(tensor, one, shape_text(one, false), &view))
+        add_expert(row, layer, e, tensor, view);
+    }
+  }
+
+  void add_expert(const ExpertRow& row, int64_t layer, int64_t expert, const std::string& source,
+                  const quant::WeightView& view) {
+    MappedWeight weight;
+    weight.id = row.id;
+    weight.layer = layer;
+    weight.expert = expert;
+    weight.name = fmt::format("layer.{}.experts.{}.{}", layer, expert, row.ours);
+    weight.source_name = source;
+    weight.view = view;
+    map_.weights.push_back(std::move(weight));
+  }
+
+  // Files made for the reference programs round the root to the type that the table's values have
+  // when they are looked up; a GGUF is read by programs that do not.
+  float embed_scale(WeightId id, int64_t width) const {
+    const float exact = std::sqrt(static_cast<float>(width));
+    if (names_.is_gguf()) return exact;
+    const auto table = std::find_if(map_.weights.begin(), map_.weights.end(),
+                                    [&](const MappedWeight& weight) { return weight.id == id; });
+    if (table == map_.weights.end()) return exact;
+    const quant::WeightView& view = table->view;
+    const bool affine = view.format == quant::Format::kAffine;
     const bool bf16 =
-        affine ? table.scale_dtype == tensor::DType::kBF16 : table.format == quant::Format::kBF16;
+        affine ? view.scale_dtype == tensor::DType::kBF16 : view.format == quant::Format::kBF16;
     const bool f16 =
-        affine ? table.scale_dtype == tensor::DType::kF16 : table.format == quant::Format::kF16;
+        affine ? view.scale_dtype == tensor::DType::kF16 : view.format == quant::Format::kF16;
     if (bf16) return base::bf16_to_float(base::float_to_bf16(exact));
     if (f16) return base::fp16_to_float(base::float_to_fp16(exact));
     return exact;
   }
 
-  void list_unused() {
-    for (const formats::TensorInfo& tensor : source_.tensors()) {
-      if (used_.contains(tensor.name)) continue;
-      UnusedTensor unused{tensor.name, "", true};
-      const auto has = [&](std::string_view part) {
-        return tensor.name.find(part) != std::string::npos;
-      };
-      if (has("rotary_emb") || has("rope_freqs")) {
-        unused.why = "rotary frequencies are computed from the configuration";
-      } else if (has("lm_head.")) {
-        unused.why = "the head is tied to the embedding table";
-      } else if (has("vision") || has("multi_modal_projector") || tensor.name.starts_with("mm.") ||
-                 tensor.name.starts_with("v.")) {
-        unused.why = "vision is not supported by this build: the text part is used alone";
-      } else {
-        unused.why = "not a tensor of this architecture";
-        unused.known = false;
-      }
-      map_.unused.push_back(std::move(unused));
-    }
-  }
-
   const formats::WeightSource& source_;
   const TextConfig& config_;
   std::vector<Fault>* faults_;
-  bool gguf_ = false;
-  std::string prefix_ = "model.";
+  NameScheme names_;
+  bool has_per_layer_embeddings_ = false;
+  bool has_experts_ = false;
   std::set<std::string, std::less<>> used_;
   WeightMap map_;
 };

@@ -170,6 +170,20 @@ BlockShape block_shape(Format format) {
 
 int64_t row_bytes(const WeightView& weight) { return data_bytes(weight, weight.cols); }
 
+WeightView row_slice(const WeightView& weight, int64_t begin, int64_t count) {
+  MB_CHECK(begin >= 0 && count >= 0 && begin <= weight.rows && count <= weight.rows - begin);
+  const auto rows_of = [&](std::span<const std::byte> all) {
+    const size_t row = all.size() / static_cast<size_t>(weight.rows);
+    return all.subspan(static_cast<size_t>(begin) * row, static_cast<size_t>(count) * row);
+  };
+  WeightView slice = weight;
+  slice.rows = count;
+  slice.data = rows_of(weight.data);
+  slice.scales = rows_of(weight.scales);
+  slice.biases = rows_of(weight.biases);
+  return slice;
+}
+
 void decode_row(const WeightView& weight, int64_t row, std::span<float> out) {
   MB_CHECK(row >= 0 && row < weight.rows && out.size() == static_cast<size_t>(weight.cols));
   if (const auto layout = grouped_layout(weight)) {

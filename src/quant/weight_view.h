@@ -58,6 +58,10 @@ Result<void> validate(const WeightView& weight, std::string_view name);
 // Bytes of one row in weight.data.
 int64_t row_bytes(const WeightView& weight);
 
+// Rows [begin, begin + count) of a valid weight, looking into the same bytes: one matrix out of a
+// stack of equal ones.
+WeightView row_slice(const WeightView& weight, int64_t begin, int64_t count);
+
 // The float32 values of one row, out[cols], each the format's own formula with one rounding per
 // written operation (GGUF K formats: (d*sc)*q - dmin*m; affine: scale*q + bias).
 void decode_row(const WeightView& weight, int64_t row, std::span<float> out);
