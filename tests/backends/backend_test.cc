@@ -116,6 +116,62 @@ TEST_P(Backends, ScoresThatAreNotNumbersStayInTheirRow) {
   }
 }
 
+// More rows than a backend may take at a time.
+TEST_P(Backends, ExpertsOfManyRows) {
+  constexpr int64_t kRows = 1100;
+  constexpr int64_t kWidth = 32;
+  constexpr int64_t kExperts = 3;
+  ASSERT_TRUE(backend_
+                  .plan({.max_rows = kRows,
+                         .max_linear_cols = kWidth,
+                         .num_experts = kExperts,
+                         .top_k_experts = 2,
+                         .expert_inputs = kWidth,
+                         .expert_width = kWidth})
+                  .ok());
+  std::vector<std::unique_ptr<ops::PackedWeight>> weights[3];
+  for (uint64_t e = 0; e < kExperts; ++e) {
+    for (uint64_t part = 0; part < 3; ++part) {
+      const WeightData data({.format = quant::Format::kQ8_0}, kWidth, kWidth, 10 * e + part);
+      auto packed = backend_.pack(data.view(), "expert", [](int64_t, int64_t) {});
+      ASSERT_TRUE(packed.ok());
+      weights[part].push_back(std::move(packed).value());
+    }
+  }
+  const std::vector<float> x = random_floats(1, kRows * kWidth);
+  const std::vector<float> shares = random_floats(2, kRows * 2);
+  std::vector<int32_t> ids;
+  for (int32_t i = 0; i < kRows; ++i) {
+    ids.push_back(i % 3);
+    ids.push_back((i + 1 + i / 500) % 3);
+  }
+  const DeviceTensor all_x = device_floats(backend_, {kRows, kWidth}, x);
+  const DeviceTensor all_shares = device_floats(backend_, {kRows, 2}, shares);
+  const DeviceTensor all_ids = device_ints(backend_, {kRows, 2}, ids);
+  const DeviceTensor y(backend_, tensor::DType::kF32, {kRows, kWidth});
+  ops::ExpertsArgs args{.x = all_x.view(),
+                        .ids = all_ids.view(),
+                        .weights = all_shares.view(),
+                        .gate = weights[0],
+                        .up = weights[1],
+                        .down = weights[2],
+                        .y = y.view()};
+  backend_.experts(args);
+  const std::vector<float> together = y.floats();
+  for (const int64_t row : {int64_t{0}, int64_t{1023}, int64_t{1024}, kRows - 1}) {
+    const DeviceTensor alone(backend_, tensor::DType::kF32, {1, kWidth});
+    args.x = all_x.view().slice(row, 1);
+    args.weights = all_shares.view().slice(row, 1);
+    args.ids = all_ids.view().slice(row, 1);
+    args.y = alone.view();
+    backend_.experts(args);
+    const std::vector<float> expected = alone.floats();
+    EXPECT_TRUE(std::equal(expected.begin(), expected.end(), together.begin() + row * kWidth))
+        << row;
+    EXPECT_GT(std::abs(expected[0]), 0.0F);
+  }
+}
+
 TEST_P(Backends, PackRefusesScalesThatAreNotFinite) {
   for (const float broken :
        {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity()}) {

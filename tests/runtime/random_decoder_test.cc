@@ -342,15 +342,15 @@ TEST_P(RandomDecoderTest, BackendsAgree) {
   EXPECT_LE(total / static_cast<double>(logits[0].size()), 0.014);
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    Shapes, RandomDecoderTest,
-    ::testing::Combine(::testing::ValuesIn(kShapes),
-                       ::testing::Values(quant::Format::kF32, quant::Format::kBF16,
-                                         quant::Format::kQ8_0, quant::Format::kQ4_0)),
-    [](const auto& param_info) {
-      return testing::decoder_shape_name(std::get<0>(param_info.param)) +
-             std::string(quant::format_name(std::get<1>(param_info.param)));
-    });
+INSTANTIATE_TEST_SUITE_P(Shapes, RandomDecoderTest,
+                         ::testing::Combine(::testing::ValuesIn(kShapes),
+                                            ::testing::Values(quant::Format::kBF16,
+                                                              quant::Format::kQ8_0,
+                                                              quant::Format::kQ4_0)),
+                         [](const auto& param_info) {
+                           return testing::decoder_shape_name(std::get<0>(param_info.param)) +
+                                  std::string(quant::format_name(std::get<1>(param_info.param)));
+                         });
 
 }  // namespace
 }  // namespace markbase

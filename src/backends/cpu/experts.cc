@@ -11,6 +11,9 @@
 namespace markbase::backends::cpu {
 namespace {
 
+// Rows that are sorted and computed at a time. Beyond this many, arithmetic takes far longer than
+// reading the weights once more, and the scratch stays small.
+constexpr int64_t kMostRows = 1024;
 // Multiply-adds below which the calling thread sums up alone.
 constexpr int64_t kInlineSums = 64 * 1024;
 
@@ -117,13 +120,17 @@ class Mixture {
     x_without_tiles_ = activations(scratch_.x, sizes_.inputs, false);
     product_ = activations(scratch_.product, sizes_.width, any_tiles);
     product_without_tiles_ = activations(scratch_.product, sizes_.width, false);
-    quantise(x_, [&](int64_t pair) { return args_.x.row(pair / sizes_.top_k); });
+    if (any_grouped(args_.gate) || any_grouped(args_.up)) {
+      quantise(x_, [&](int64_t pair) { return args_.x.row(pair / sizes_.top_k); });
+    }
     context_.pool->run(used_.back().gate_up_end, [&](int64_t chunk, int thread) {
       const Used& used = used_of(chunk, &Used::gate_up_end);
       gate_and_up(used, chunk - begin_of(used, &Used::gate_up_end), thread);
     });
-    quantise(product_,
-             [&](int64_t pair) { return scratch_.gate + scratch_.slots[pair] * sizes_.width; });
+    if (any_grouped(args_.down)) {
+      quantise(product_,
+               [&](int64_t pair) { return scratch_.gate + scratch_.slots[pair] * sizes_.width; });
+    }
     context_.pool->run(used_.back().down_end, [&](int64_t chunk, int thread) {
       const Used& used = used_of(chunk, &Used::down_end);
       down(used, chunk - begin_of(used, &Used::down_end), thread);
@@ -135,6 +142,11 @@ class Mixture {
   static Activations activations(const SlotRows& rows, int64_t cols, bool tiles) {
     return {activation_layout(cols), rows.rows, tiles ? rows.tiles : nullptr,
             tile_group_bytes(cols)};
+  }
+
+  bool any_grouped(Weights weights) const {
+    return std::ranges::any_of(
+        used_, [&](const Used& used) { return weight_of(weights, used).format().is_grouped; });
   }
 
   // Gives every pair its slot. Experts stand in the order in which rows first ask for them, the
@@ -313,7 +325,7 @@ size_t experts_scratch_bytes(const LinearKernels& kernels, const ops::StepCapaci
   if (capacity.num_experts == 0) return 0;
   base::Arena counter;
   carve(counter,
-        {.rows = capacity.max_rows,
+        {.rows = std::min(capacity.max_rows, kMostRows),
          .top_k = capacity.top_k_experts,
          .num_experts = capacity.num_experts,
          .inputs = capacity.expert_inputs,
@@ -325,7 +337,15 @@ size_t experts_scratch_bytes(const LinearKernels& kernels, const ops::StepCapaci
 void experts(const ExpertsContext& context, const ops::ExpertsArgs& args) {
   if (args.x.dim(0) == 0) return;
   MB_CHECK_MSG(!context.scratch.empty(), "plan() comes before the first step");
-  Mixture(context, args).run();
+  for (int64_t begin = 0; begin < args.x.dim(0); begin += kMostRows) {
+    const int64_t rows = std::min(kMostRows, args.x.dim(0) - begin);
+    ops::ExpertsArgs part = args;
+    part.x = args.x.slice(begin, rows);
+    part.ids = args.ids.slice(begin, rows);
+    part.weights = args.weights.slice(begin, rows);
+    part.y = args.y.slice(begin, rows);
+    Mixture(context, part).run();
+  }
 }
 
 }  // namespace markbase::backends::cpu

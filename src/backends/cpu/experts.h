@@ -1,5 +1,6 @@
 // A mixture of experts on the CPU: rows sorted by expert, so that the weights of each expert in use
-// are read once a step, and those of the others not at all.
+// are read once for all rows of a step (for every 1,024 of a larger one), and those of the others
+// not at all.
 #pragma once
 
 #include <cstddef>
