@@ -2,7 +2,6 @@
 compute with the result: mlx-lm for MLX files, llama.cpp for GGUF files.
 """
 
-import os
 import pathlib
 import subprocess
 import sys
@@ -72,7 +71,7 @@ def to_gguf(source, out, kind, llama_cpp):
     plain = out if GGUF[kind] is None else out.with_suffix(".plain.gguf")
     command = [sys.executable, f"{llama_cpp}/convert_hf_to_gguf.py", str(source), "--outtype", outtype,
                "--outfile", str(plain), "--model-name", "tiny random gemma4"]
-    done = subprocess.run(command, capture_output=True, text=True, env=os.environ | {"NO_LOCAL_GGUF": ""})
+    done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr[-3000:]
     if plain == out:
         return
