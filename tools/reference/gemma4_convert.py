@@ -59,10 +59,19 @@ def to_mlx(source, out, kind, vocab_size):
 
 
 def mlx_logits(path, ids, vocab_size):
+    """(logits [n, vocab_size] by mlx-lm, in what it computed): in the file's dtype, or in float32
+    where mlx cannot multiply unquantised experts of another on a CPU."""
     import mlx.core as mx
+    from mlx.utils import tree_map
 
     model, _ = mlx_model(path, vocab_size)
-    return np.array(model(mx.array([ids]))[0].astype(mx.float32))
+    try:
+        return np.array(model(mx.array([ids]))[0].astype(mx.float32)), "the dtype of the file"
+    except RuntimeError as error:
+        assert "only supports float32" in str(error), error
+    model.update(tree_map(lambda v: v.astype(mx.float32) if mx.issubdtype(v.dtype, mx.floating) else v,
+                          model.parameters()))
+    return np.array(model(mx.array([ids]))[0].astype(mx.float32)), "float32"
 
 
 def to_gguf(source, out, kind, llama_cpp):
@@ -86,7 +95,7 @@ def to_gguf(source, out, kind, llama_cpp):
 
 
 def gguf_logits(path, ids):
-    """[n, vocab_size] by llama.cpp with its default cache types."""
+    """(logits [n, vocab_size] by llama.cpp, with what)."""
     import llama_cpp as lib
 
     model_params = lib.llama_model_default_params()
@@ -109,4 +118,4 @@ def gguf_logits(path, ids):
     lib.llama_batch_free(batch)
     lib.llama_free(context)
     lib.llama_model_free(model)
-    return np.stack(rows)
+    return np.stack(rows), "its default types"

@@ -148,7 +148,8 @@ def write_golden(out, model, packages, runtime_name, runtime, files, with_greedy
         appended, margin = greedy(model, ids)
         save(out / "greedy.npy", appended, "<i4")
         extra["smallest_greedy_margin"] = margin
-    shown = compare(logits, runtime(ids)) | {"program": runtime_name}
+    got, how = runtime(ids)
+    shown = compare(logits, got) | {"program": f"{runtime_name}, {how}"}
     margin = np.sort(logits, axis=-1)
     print(f"{out.name}: std {logits.std():.2f}", shown, extra, flush=True)
     scale = float(model.model.embed_tokens.embed_scale)
@@ -166,7 +167,7 @@ def write_golden(out, model, packages, runtime_name, runtime, files, with_greedy
 def transformers_bf16(path):
     def run(ids):
         model = reference.load_hf(path).to(torch.bfloat16)
-        return reference.logits(model, ids).numpy()
+        return reference.logits(model, ids).numpy(), "bfloat16"
 
     return run
 
@@ -185,7 +186,7 @@ def make_hf(full, shape, seed):
     files = sorted(out.iterdir())
     shapes.write_tokenizer(out)
     write_golden(out, reference.load_hf(out), ["transformers", "torch", "safetensors", "numpy"],
-                 "transformers, bfloat16", transformers_bf16(out), files, True, seed)
+                 "transformers", transformers_bf16(out), files, True, seed)
 
 
 def make_mlx(full, shape, kind, seed):
