@@ -77,23 +77,28 @@ def router_gap(model, ids_batch):
 
 
 def choose_ids(model, seed):
-    """BOS and random ids; with experts, of 256 candidates the first with a clear gap (else the best),
-    in the first place too where BOS has none."""
+    """BOS and random ids; with experts, of up to 256 candidates the first with a clear gap (else the
+    best), in the first place too where BOS has none."""
     generator = torch.Generator().manual_seed(seed)
     if not getattr(model.config, "enable_moe_block", False):
         return [2] + torch.randint(3, shapes.VOCAB, (NUM_IDS - 1,), generator=generator).tolist()
     ids, smallest = [], float("inf")
     while len(ids) < NUM_IDS:
-        candidates = torch.randint(3, shapes.VOCAB, (256, 1), generator=generator)
-        if not ids:
-            candidates[0] = 2
-        prefix = torch.tensor(ids, dtype=torch.int64).expand(256, -1)
-        batch = torch.cat([prefix, candidates], dim=1)
-        gaps = router_gap(model, batch)
-        clear = (gaps >= GAP).nonzero()
-        pick = int(clear[0]) if len(clear) else int(gaps.argmax())
-        smallest = min(smallest, float(gaps[pick]))
-        ids.append(int(candidates[pick]))
+        best, best_id = -1.0, 0
+        for _ in range(16):
+            candidates = torch.randint(3, shapes.VOCAB, (16, 1), generator=generator)
+            if not ids and best < 0:
+                candidates[0] = 2
+            prefix = torch.tensor(ids, dtype=torch.int64).expand(16, -1)
+            gaps = router_gap(model, torch.cat([prefix, candidates], dim=1))
+            clear = (gaps >= GAP).nonzero()
+            pick = int(clear[0]) if len(clear) else int(gaps.argmax())
+            if gaps[pick] > best:
+                best, best_id = float(gaps[pick]), int(candidates[pick])
+            if best >= GAP:
+                break
+        smallest = min(smallest, best)
+        ids.append(best_id)
     print("  smallest router gap", smallest)
     return ids
 
