@@ -59,6 +59,25 @@ Result<std::string> perplexity_json(Engine& engine, std::string_view text,
                                     const PerplexityOptions& options,
                                     const std::function<void(const Progress&)>& progress);
 
+struct SynthOptions {
+  std::string size;        // "e4b", "tiny-e4b", ...: synth_size_names()
+  std::string format;      // "hf-bf16", "mlx-4bit-g64", "gguf-q4_0", ...
+  std::string out;         // a directory to make, or a GGUF file
+  int64_t num_layers = 0;  // 0: all
+  uint64_t seed = 0;
+  int num_threads = 0;           // 0: the cores this process may use; the bytes do not depend on it
+  uint64_t max_shard_bytes = 0;  // of safetensors files; 0: what the format's own tools write
+  std::function<void(const Progress&)> progress;  // may be empty
+  std::function<bool()> cancelled;                // asked often; may be empty
+};
+// Writes random weights in the real shape of a size, with a made-up vocabulary: for speed and
+// tests, its answers mean nothing.
+// {"path","size","format","layers","parameters","tensors","bytes","seed"}. The target has its name
+// only when it is whole. Errors: kUsage (a size, format or number of layers there is not, a target
+// that exists, no folder to write to), kFailed (disk), kCancelled.
+Result<std::string> synth_json(const SynthOptions& options);
+std::vector<std::string> synth_size_names();
+
 // Names a model path: a path as it is, an entry of `models_dir`, or org/name in `hf_home`.
 // Errors: kBadInput naming where we looked and the nearest match.
 struct ModelPlaces {

@@ -69,6 +69,7 @@ Action make_verify(CLI::App& app);
 Action make_doctor(CLI::App& app);
 Action make_bench(CLI::App& app);
 Action make_perplexity(CLI::App& app);
+Action make_synth(CLI::App& app);
 Action make_list(CLI::App& app);
 
 // --- options.cc ---

@@ -24,10 +24,10 @@ constexpr Command kCommands[] = {
     {"doctor", "what this machine can do", make_doctor},
     {"bench", "prefill and decode speed", make_bench},
     {"perplexity", "perplexity of a text", make_perplexity},
+    {"synth", "random weights in the shape of a model, for speed and tests", make_synth},
     {"list", "models that can be named", make_list},
 };
-constexpr std::string_view kNotYet[] = {"parse", "quantize", "profile", "synth",
-                                        "batch", "pull",     "serve"};
+constexpr std::string_view kNotYet[] = {"parse", "quantize", "profile", "batch", "pull", "serve"};
 
 // A whole number as people write them: CLI11 would take 010 for 8, wrap -1 and cut what is too
 // large.

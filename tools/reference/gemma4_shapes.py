@@ -49,9 +49,9 @@ BASE = {
 
 SHAPES = {
     "e2b": {
-        "hidden_size": 192, "intermediate_size": 64, "num_hidden_layers": 6,
-        "num_attention_heads": 4, "num_key_value_heads": 1, "head_dim": 16, "global_head_dim": 32,
-        "layer_types": [S, S, F, S, S, F], "num_kv_shared_layers": 3, "use_double_wide_mlp": True,
+        "hidden_size": 192, "intermediate_size": 64, "num_hidden_layers": 5,
+        "num_attention_heads": 2, "num_key_value_heads": 1, "head_dim": 16, "global_head_dim": 32,
+        "layer_types": [S, S, F, S, F], "num_kv_shared_layers": 2, "use_double_wide_mlp": True,
         "hidden_size_per_layer_input": 32, "sliding_window": 8,
     },
     "e4b": {
@@ -163,7 +163,7 @@ def random_state(name, model):
         state[key] = _weight(key, tensor, config, generator).to(torch.bfloat16)
     if name == "e2b":
         source = {S: 1, F: 2}
-        for i in range(3, 6):
+        for i in range(3, 5):
             for part in ("k_proj", "v_proj", "k_norm"):
                 like = state[f"layers.{source[config['layer_types'][i]]}.self_attn.{part}.weight"]
                 noise = torch.randn(like.shape, generator=generator)
