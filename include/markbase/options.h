@@ -48,6 +48,28 @@ struct SamplingOptions {
   uint64_t seed = 0;
 };
 
+// A call of a tool that the model asks for.
+struct ToolCall {
+  std::string name;
+  std::string arguments;  // JSON text of an object
+  std::string id = {};    // links a result to its call; models write none
+};
+
+// A call as it was written that cannot be read as one.
+struct BrokenCall {
+  std::string text;
+  std::string why;
+  bool truncated = false;  // the length limit cut it
+};
+
+// A piece of an output as it is taken apart.
+struct OutputPiece {
+  enum class Kind { kContent, kReasoning, kToolCall };
+  Kind kind = Kind::kContent;
+  std::string text;  // never ends inside a character
+  ToolCall call;     // of kToolCall
+};
+
 struct Message {
   std::string role;  // "system", "user", "assistant"
   std::string content;

@@ -1,0 +1,12 @@
+// A vocabulary with Gemma 4's control tokens, all bytes and a few pieces.
+#pragma once
+
+#include <memory>
+
+#include "tokenizer/tokenizer.h"
+
+namespace markbase::testing {
+
+std::unique_ptr<tokenizer::Tokenizer> mini_gemma4();
+
+}  // namespace markbase::testing
