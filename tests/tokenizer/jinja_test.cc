@@ -1,0 +1,151 @@
+// What the template engine adds to Jinja: origins, places in errors, limits.
+#include <gtest/gtest.h>
+
+#include "jinja_support.h"
+#include "tokenizer/jinja/template.h"
+
+namespace markbase::tokenizer::jinja {
+namespace {
+
+Result<Text> render(const std::string& source, const Template::Variables& variables = {}) {
+  MB_ASSIGN(const Template parsed, Template::parse(source));
+  return parsed.render(variables);
+}
+
+// The template's own letters as they are, all others as '.'.
+std::string own(const std::string& source) {
+  Arena arena;
+  const Value dict = value_of(base::Json::parse(R"({"k":"v","<b>":1})"), arena);
+  const auto text = render(source, {{"m", arena.string("<a> Xy ", Origin::kMessage)},
+                                    {"d", dict},
+                                    {"bos", arena.string("<s>", Origin::kTemplate)}});
+  if (!text.ok()) return text.error().message;
+  std::string shown;
+  size_t at = 0;
+  for (const Run& run : text->runs) {
+    for (; at < run.end; ++at) shown += run.origin == Origin::kTemplate ? text->bytes[at] : '.';
+  }
+  EXPECT_EQ(shown.size(), text->bytes.size());
+  return shown;
+}
+
+TEST(JinjaOrigin, IsKeptByWhateverATextGoesThrough) {
+  EXPECT_EQ(own("<a>{{ m }}<b>"), "<a>.......<b>");
+  EXPECT_EQ(own("{{ '<' + m + '>' }}"), "<.......>");
+  EXPECT_EQ(own("{{ '<' ~ m ~ '>' }}"), "<.......>");
+  EXPECT_EQ(own("{{ m | trim }}|{{ (' x ' + m) | trim }}"), "......|x ......");
+  EXPECT_EQ(own("{{ (m + 'ab') | upper }}"), ".......AB");
+  EXPECT_EQ(own("{{ (m + 'ab')[1:-1] }}{{ ('ab' + m)[::-1] }}"), "......a.......ba");
+  EXPECT_EQ(own("{{ m.replace('<a>', '<|>') }}"), "<|>....");
+  EXPECT_EQ(own("{{ ('<a>' + m) | replace('a', m) }}"), "<.......>.............");
+  EXPECT_EQ(own("{{ m.split('<') | join('<') }}"), "<......");
+  EXPECT_EQ(own("{{ [m, '<x>'] | join('|') }}"), ".......|<x>");
+  EXPECT_EQ(own("{{ '|'.join([m, m]) }}"), ".......|.......");
+  EXPECT_EQ(own("{% set x %}[{{ m }}]{% endset %}{{ x }}{{ x[0] }}"), "[.......][");
+  EXPECT_EQ(own("{% macro f(a) %}({{ a }}){% endmacro %}{{ f(m) + f('b') }}"), "(.......)(b)");
+  EXPECT_EQ(own("{% filter upper %}a{{ m }}b{% endfilter %}"), "A.......B");
+  EXPECT_EQ(own("{% for c in 'ab' + m.strip() %}{{ c }}{% endfor %}"), "ab......");
+  EXPECT_EQ(own("{% for k, v in d.items() %}{{ k }}={{ v }};{% endfor %}"), ".=.;...=.;");
+  EXPECT_EQ(own("{{ {'k': m} }}"), "..k.............");
+  EXPECT_EQ(own("{{ [m, '<x>'] | tojson }}"), ".............<x>..");
+  EXPECT_EQ(own("{{ bos }}{{ 1 }}{{ none }}{{ true }}"), "<s>.........");
+  EXPECT_EQ(own("{{ 'a\n' | indent(2, true) }}{{ m | title }}"), "  a\n.......");
+  EXPECT_EQ(own("{{ m * 2 }}{{ '<' * 3 }}"), "..............<<<");
+  EXPECT_EQ(own("{{ (m ~ '<x>') | string | list | last }}"), ">");
+}
+
+TEST(JinjaErrors, SayWhereAndWhat) {
+  const auto message = [](const std::string& source) {
+    const auto text = render(source);
+    return text.ok() ? "no error" : text.error().message;
+  };
+  EXPECT_EQ(message("a\n  {{ x.y }}"), "line 2, column 7: 'x' is undefined");
+  EXPECT_EQ(message("äö {{ {}.a.b }}"), "line 1, column 11: there is no 'a'");
+  EXPECT_EQ(message("{{ raise_exception('No: ' ~ 1) }}"),
+            "line 1, column 19: the template says: No: 1");
+  EXPECT_EQ(message("{% if x %}"), "line 1, column 11: expected {% endif %}, got the end");
+  EXPECT_EQ(message("\n\n{{ 1 + }}"), "line 3, column 8: expected an expression, got '}}'");
+  EXPECT_EQ(message("{% include 'a' %}").substr(0, 39),
+            "line 1, column 4: expected a statement ");
+  EXPECT_EQ(message("{{ 'a' | e }}"), "line 1, column 10: there is no filter 'e'");
+  EXPECT_EQ(message("{{ 'a' + 1 }}"), "line 1, column 8: '+' does not take a str and a int");
+  EXPECT_EQ(message("{{ 'a'.format() }}"),
+            "line 1, column 14: the method 'format' of a str is not supported");
+  EXPECT_EQ(render("{{ raise_exception('x') }}").error().code, ErrorCode::kUsage);
+  EXPECT_EQ(render("{{ ").error().code, ErrorCode::kBadInput);
+  EXPECT_EQ(render("a\xff").error().code, ErrorCode::kBadInput);
+}
+
+TEST(JinjaLimits, AHostileTemplateEndsWithAnError) {
+  const std::string forever = "{% for a in range(100000) %}";
+  const std::string ends = "{% endfor %}";
+  std::string deep_list =
+      "{% set ns = namespace(x=[]) %}" + forever + "{% set ns.x = [ns.x] %}" + ends;
+  const std::string sources[] = {
+      forever + forever + forever + "x" + ends + ends + ends,
+      forever + forever + ends + ends,
+      "{{ 'x' * 1000000000 }}",
+      "{{ [0] * 1000000000 }}",
+      "{{ ('x' * 9223372036854775807) | length }}",
+      "{% set ns = namespace(s='x') %}" + forever + "{% set ns.s = ns.s + ns.s %}" + ends,
+      "{% set ns = namespace(s='x') %}" + forever + "{% set ns.s = ns.s ~ ns.s %}" + ends,
+      "{% set ns = namespace(s='x') %}" + forever + "{% set ns.s = ns.s.replace('x', 'xx') %}" +
+          ends,
+      "{% set ns = namespace(s='x') %}" + forever + "{% set ns.s = [ns.s, ns.s] | string %}" + ends,
+      "{% set ns = namespace(s=[1]) %}" + forever + "{% set ns.s = [ns.s, ns.s] %}" + ends +
+          "{{ ns.s }}",
+      "{% set ns = namespace(s=[1]) %}{% for a in range(60) %}{% set ns.s = [ns.s, ns.s] %}{% "
+      "endfor %}{{ ns.s == ns.s[0] }}{{ ns.s | tojson }}",
+      "{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}",
+      "{% macro f(a) %}{{ f([a]) }}{% endmacro %}{{ f(1) }}",
+      "{% macro f() %}{{ caller() }}{% call f() %}{{ f() }}{% endcall %}{% endmacro %}{% call f() "
+      "%}{% endcall %}",
+      deep_list + "{{ ns.x }}",
+      deep_list + "{{ ns.x | tojson }}",
+      "{% set ns = namespace() %}{% set ns.x = [ns] %}{{ ns }}",
+      "{% set ns = namespace() %}{% set ns.x = [ns] %}{{ ns.x == [ns.x] }}{{ ns.x | tojson }}",
+      "{{ " + std::string(100000, '(') + "1" + std::string(100000, ')') + " }}",
+      "{{ " + std::string(100000, '[') + " }}",
+      "{{ " + std::string(100000, '-') + "1 }}",
+      "{% if 1 %}" + std::string(0, ' ') +
+          [] {
+            std::string nested;
+            for (int i = 0; i < 1000; ++i) nested += "{% if 1 %}";
+            return nested;
+          }(),
+      "{{ 1" +
+          [] {
+            std::string sum;
+            for (int i = 0; i < 100000; ++i) sum += "+1";
+            return sum;
+          }() +
+          " }}",
+      "{{ range(1000000) }}",
+      "{{ range(-9223372036854775807, 9223372036854775807) }}",
+      "{{ 2 ** 64 }}",
+      "{{ 'a' | indent(1000000000) }}",
+      "{{ {} | batch(9223372036854775807, 1) | list }}{{ [1] | batch(9223372036854775807, 1) | "
+      "list }}",
+      "{{ ('a' * 100000).split('') }}",
+      forever + "{{ ('ab' * 100000).rfind('b' * 50000) }}" + ends,
+      "{{ ('a' * 3000000) | list | length }}{{ ('a' * 30000000) | list | length }}",
+  };
+  for (const std::string& source : sources) {
+    const auto text = render(source);
+    EXPECT_FALSE(text.ok()) << source.substr(0, 200);
+  }
+}
+
+TEST(JinjaTemplate, MayBeRenderedTwice) {
+  const auto parsed =
+      Template::parse("{% set ns = namespace(a=0) %}{% set ns.a = ns.a + 1 %}{{ ns.a }}{{ x }}");
+  ASSERT_TRUE(parsed.ok());
+  EXPECT_EQ(parsed->render({{"x", Value::of(int64_t{1})}})->bytes, "11");
+  EXPECT_EQ(parsed->render({})->bytes, "1");
+  EXPECT_TRUE(parsed->has_variable("x"));
+  EXPECT_FALSE(parsed->has_variable("a"));
+  EXPECT_TRUE(parsed->mentions("ns"));
+}
+
+}  // namespace
+}  // namespace markbase::tokenizer::jinja
