@@ -58,7 +58,7 @@ Cut cut_product(const CpuPackedWeight& weight, int64_t tokens, int num_threads) 
   cut.chunk_blocks = std::clamp<int64_t>(
       std::min({by_bytes, std::max<int64_t>(by_products, 1), by_share}), 1, weight.num_blocks());
   // Kernels for many rows of x take row blocks in pairs, which share what is fetched of x.
-  if (tokens > kTileGroup) cut.chunk_blocks = round_up(cut.chunk_blocks, 2);
+  if (tokens >= kTileGroup) cut.chunk_blocks = round_up(cut.chunk_blocks, 2);
   if (!weight.format().is_grouped && tokens == 1)
     cut.chunk_blocks = round_up(cut.chunk_blocks, kFloatUnit);
   cut.block_chunks = (weight.num_blocks() + cut.chunk_blocks - 1) / cut.chunk_blocks;

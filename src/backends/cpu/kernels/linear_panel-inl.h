@@ -160,10 +160,10 @@ inline void end_segment(const PanelScratch& scratch, int64_t num_tokens, int64_t
 }
 
 #if defined(__AVX512VNNI__)
-// One segment for twelve rows of x and two row blocks whose scratch stands side by side.
+// One segment for T rows of x and two row blocks whose scratch stands side by side.
+template <int T>
 void pair_tile(const GroupedArgs& args, const PanelScratch* scratch, int64_t begin, int64_t length,
                int64_t token) {
-  constexpr int T = kPairTokens;
   const GroupedFormat& f = *args.format;
   FusedState<T> state;
   point_at_segment<T>(args, token, begin, &state);
@@ -172,9 +172,17 @@ void pair_tile(const GroupedArgs& args, const PanelScratch* scratch, int64_t beg
   for (int i = 0; i < 2 * T; ++i) store_f(segment + i * kBlockRows, zero_f());
   const int64_t pairs = f.group_size / 2;
   for (int64_t g = 0; g < length / f.group_size; ++g) {
-    multiply_pair<kPanelBytes>({state.codes[0] + g * 4 * pairs, state.codes[1] - state.codes[0],
-                                scratch[0].panel + g * pairs * 2 * kBlockRows, pairs,
-                                scratch[0].scales.scales + g * kBlockRows, segment});
+    const PairGroup group = {state.codes[0] + g * 4 * pairs,
+                             state.codes[1] - state.codes[0],
+                             scratch[0].panel + g * pairs * 2 * kBlockRows,
+                             pairs,
+                             scratch[0].scales.scales + g * kBlockRows,
+                             segment};
+    if constexpr (T == kPairTokens) {
+      multiply_pair_12<kPanelBytes>(group);
+    } else {
+      multiply_pair_8<kPanelBytes>(group);
+    }
     if (!f.has_offset) continue;
     for (int b = 0; b < 2; ++b) {
       const FVec offset = load_f(scratch[b].scales.offsets + g * kBlockRows);
@@ -203,7 +211,11 @@ void panel_segment(const GroupedArgs& args, const PanelScratch* scratch, int64_t
   int64_t token = 0;
 #if defined(__AVX512VNNI__)
   for (; B == 2 && token + kPairTokens <= args.num_tokens; token += kPairTokens) {
-    pair_tile(args, scratch, begin, length, token);
+    pair_tile<kPairTokens>(args, scratch, begin, length, token);
+  }
+  if (B == 2 && token + kPairTokensFew <= args.num_tokens) {
+    pair_tile<kPairTokensFew>(args, scratch, begin, length, token);
+    token += kPairTokensFew;
   }
 #endif
   for (; token < args.num_tokens; token += kTile) {
