@@ -83,7 +83,7 @@ void RandomDecoder::set_shape(DecoderShape shape) {
       share(4, 1, 192);
       share(5, 2, 192);
       config_.hidden_size_per_layer_input = 32;
-      config_.vocab_size_per_layer_input = kVocab;
+      config_.vocab_size_per_layer_input = table_rows_;
       break;
     case DecoderShape::kExperts:
       layers("SSF", 4, 2);
@@ -108,8 +108,8 @@ void RandomDecoder::set_shape(DecoderShape shape) {
   }
 }
 
-RandomDecoder::RandomDecoder(DecoderShape shape, quant::Format format, uint64_t seed)
-    : format_(format), seed_(seed) {
+RandomDecoder::RandomDecoder(DecoderShape shape, quant::Format format, int64_t table_rows)
+    : format_(format), table_rows_(table_rows) {
   config_.model_type = "gemma4_text";
   config_.vocab_size = kVocab;
   config_.hidden_size = 64;

@@ -29,7 +29,8 @@ class RandomDecoder {
   static constexpr int64_t kVocab = 301;
 
   // Matrices in `format`: plain floats, or blocks of 32 that quant::encode_row knows.
-  RandomDecoder(DecoderShape shape, quant::Format format, uint64_t seed = 7);
+  // table_rows: of the per-layer embeddings, where the shape has any.
+  RandomDecoder(DecoderShape shape, quant::Format format, int64_t table_rows = kVocab);
 
   const model::TextConfig& config() const { return config_; }
   const model::WeightMap& map() const { return map_; }
@@ -49,7 +50,8 @@ class RandomDecoder {
   model::TextConfig config_;
   model::WeightMap map_;
   quant::Format format_;
-  uint64_t seed_;
+  int64_t table_rows_;
+  uint64_t seed_ = 7;
   std::deque<std::vector<std::byte>> bytes_;
 };
 
