@@ -2,6 +2,7 @@
 compute with the result: mlx-lm for MLX files, llama.cpp for GGUF files.
 """
 
+import importlib
 import pathlib
 import subprocess
 import sys
@@ -37,7 +38,6 @@ def mlx_model(path, vocab_size):
 def to_mlx(source, out, kind, vocab_size):
     """Writes an MLX directory; False where the recipe does not apply to the shape."""
     import mlx.core as mx
-    import mlx_lm.convert
     import mlx_lm.utils
     from mlx.utils import tree_map
 
@@ -50,7 +50,9 @@ def to_mlx(source, out, kind, vocab_size):
     if mode is not None:
         predicate = None
         if recipe is not None:
-            predicate = mlx_lm.convert.mixed_quant_predicate_builder(recipe, model, group_size)
+            predicate = importlib.import_module("mlx_lm.convert").mixed_quant_predicate_builder(
+                recipe, model, group_size
+            )
         model, config = mlx_lm.utils.quantize_model(
             model, config, group_size, bits, mode=mode, quant_predicate=predicate
         )

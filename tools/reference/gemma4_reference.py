@@ -247,7 +247,6 @@ def run(model, ids):
         on_output(layer.mlp.down_proj, at + "mlp.down_proj")
         if hasattr(layer, "experts"):
             on_output(layer.post_feedforward_layernorm_1, at + "post_feedforward_layernorm_1")
-            on_output(layer.router.norm, at + "router.norm")
             on_input(layer.router.proj, at + "router.scaled")
             on_output(layer.router.proj, at + "router.scores")
             hooks.append(layer.router.register_forward_hook(_router_hook(trace, at)))
@@ -257,7 +256,6 @@ def run(model, ids):
             on_input(layer.post_feedforward_layernorm, at + "experts.sum")
         on_output(layer.post_feedforward_layernorm, at + "post_feedforward_layernorm")
         if _ple_width(config):
-            on_input(layer.per_layer_input_gate, at + "mlp.residual")
             on_output(layer.per_layer_input_gate, at + "ple.gate")
             on_input(layer.per_layer_projection, at + "ple.product")
             on_output(layer.per_layer_projection, at + "ple.projection")
@@ -265,21 +263,22 @@ def run(model, ids):
         on_output(layer, at + "output")
     module = modeling_gemma4_unified if "unified" in config.model_type else modeling_gemma4
     if _ple_width(config):
+        on_output(decoder.per_layer_projection_norm, "ple.context")
         hooks.append(_ple_hooks(decoder, trace, count, config))
     with _kept_ropes(module, ropes):
         out = logits(model, ids)
     for hook in hooks:
         hook.remove()
     _name_ropes(decoder, ropes, trace)
+    _name_residuals(decoder, trace)
     trace["logits"] = out
     return out, trace
 
 
 def _router_hook(trace, at):
     def hook(_module, _inputs, output):
-        _, weights, ids = output
-        trace[at + "router.weights"] = weights.clone()
-        trace[at + "router.experts"] = ids.to(torch.float32)
+        trace[at + "router.probs"] = output[0].clone()
+        trace[at + "router.weights"] = output[1].clone()
 
     return hook
 
@@ -311,3 +310,20 @@ def _name_ropes(decoder, ropes, trace):
         if not layer.self_attn.is_kv_shared_layer:
             trace[f"layer.{i}.attn.k_rope"] = next(calls)[0].clone()
     assert next(calls, None) is None
+
+
+def _name_residuals(decoder, trace):
+    """The sums before a layer's scalar, which no module sees: the same two addends, added again."""
+    for i, layer in enumerate(decoder.layers):
+        at = f"layer.{i}."
+        trace[at + "mlp.residual"] = (
+            trace[at + "attn.residual"] + trace[at + "post_feedforward_layernorm"]
+        )
+        last = "mlp.residual"
+        if at + "post_per_layer_input_norm" in trace:
+            trace[at + "ple.residual"] = (
+                trace[at + "mlp.residual"] + trace[at + "post_per_layer_input_norm"]
+            )
+            last = "ple.residual"
+        scaled = trace[at + last] * layer.layer_scalar
+        assert torch.equal(scaled, trace[at + "output"]), at

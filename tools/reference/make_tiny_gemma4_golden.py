@@ -18,8 +18,8 @@ Each folder SHAPE-FORMAT holds a checkpoint (config.json and safetensors, or mod
   logits.npy         float32 [n, vocab_size] of float32 transformers on the weights as the file's own
                      rule dequantises them
   greedy.npy         int32 [12], what greedy decoding appends to ids.npy (Hugging Face files only)
-  trace.safetensors  float32 [rows, ...] of every named intermediate, and `rows`: int32 [rows], the
-                     positions (all of them in FULL, three in the subset)
+  trace/trace.safetensors  float32 [rows, ...] of every named intermediate, and `rows`: int32 [rows], the
+                     positions (all of them in FULL, two in the subset, of Hugging Face files only)
   provenance.json    versions, seed, hashes; embed_scale and its rule; spread of the logits;
                      `runtime`: what the file's own program shows against logits.npy (mean KL over
                      positions, KL(golden || runtime), in nats; share of equal arg-max)
@@ -44,16 +44,18 @@ import provenance
 NUM_IDS = 40
 NUM_GREEDY = 12
 GAP = 0.2
-ROWS = [1, 17, 39]  # of the subset: early, behind every window, last
+ROWS = [17, 39]  # of the subset: behind every window, and the last
 WHY_NOT = {
     "text": "mlx-lm assumes another pattern without layer_types; llama.cpp wants a factor of 0.25",
     "odd": "llama.cpp hard-codes the sources of shared layers; mlx-lm has no rope factor",
 }
-# The subset: what the repository keeps, and whether with a trace.
-SUBSET = {
-    "e2b-hf-bf16": True, "12b-hf-bf16": True, "26b-hf-bf16": True, "31b-hf-bf16": True,
-    "text-hf-bf16": True, "odd-hf-bf16": True,
-}  # fmt: skip
+# The subset that the repository keeps.
+SUBSET = [
+    "e2b-hf-bf16", "26b-hf-bf16", "31b-hf-bf16", "text-hf-bf16", "odd-hf-bf16",
+    "12b-mlx-5bit-g128", "26b-mlx-3bit-g32", "31b-mlx-2bit-g32", "31b-mlx-6bit-g64",
+    "31b-mlx-mixed_3_6", "31b-mlx-mxfp4", "31b-mlx-nvfp4",
+    "e4b-gguf-q4_k_m", "e2b-gguf-q4_0", "26b-gguf-q4_0",
+]  # fmt: skip
 
 
 def router_gap(model, ids_batch):
@@ -135,6 +137,7 @@ def save(path, array, dtype):
 
 
 def write_trace(path, trace, rows):
+    path.parent.mkdir(exist_ok=True)
     tensors = {name: value[rows].numpy().astype(np.float32) for name, value in trace.items()}
     tensors["rows"] = np.array(rows, dtype=np.int32)
     safetensors.numpy.save_file({k: np.ascontiguousarray(v) for k, v in sorted(tensors.items())}, path)
@@ -147,7 +150,7 @@ def write_golden(out, model, packages, runtime_name, runtime, files, with_greedy
     assert np.isfinite(logits).all() and logits.std() > 1, logits.std()
     save(out / "ids.npy", ids, "<i4")
     save(out / "logits.npy", logits, "<f4")
-    write_trace(out / "trace.safetensors", trace, list(range(len(ids))))
+    write_trace(out / "trace/trace.safetensors", trace, list(range(len(ids))))
     extra = {}
     if with_greedy:
         appended, margin = greedy(model, ids)
@@ -212,18 +215,18 @@ def make_gguf(full, shape, kind, seed, llama_cpp):
 
 
 def select(full, out):
-    """Copies the subset, with three rows of the traces."""
-    for name, with_trace in SUBSET.items():
+    """Copies the subset; traces of the Hugging Face files, ROWS only."""
+    for name in SUBSET:
         to = fresh(out / name)
         for file in sorted((full / name).iterdir()):
-            if file.name.startswith("tokenizer"):
-                continue
-            if file.name != "trace.safetensors":
+            # mlx-lm's index of a single file only repeats its names.
+            idle = file.name == "model.safetensors.index.json" and "-mlx-" in name
+            if file.is_file() and not idle and not file.name.startswith("tokenizer"):
                 shutil.copyfile(file, to / file.name)
-            elif with_trace:
-                tensors = safetensors.numpy.load_file(file)
-                tensors.pop("rows")
-                write_trace(to / file.name, {k: torch.from_numpy(v) for k, v in tensors.items()}, ROWS)
+        if "-hf-" in name:
+            tensors = safetensors.numpy.load_file(full / name / "trace/trace.safetensors")
+            kept = {k: torch.from_numpy(v) for k, v in tensors.items() if k not in ("rows", "logits")}
+            write_trace(to / "trace/trace.safetensors", kept, ROWS)
 
 
 def main():
