@@ -41,6 +41,7 @@ class Tokenizer {
   struct Impl;
   explicit Tokenizer(std::unique_ptr<Impl> impl);
   std::unique_ptr<Impl> impl_;
+  friend class TokenizerAccess;
 };
 
 }  // namespace markbase

@@ -62,6 +62,7 @@ Action make_run(CLI::App& app);
 Action make_chat(CLI::App& app);
 Action make_tokenize(CLI::App& app);
 Action make_template(CLI::App& app);
+Action make_parse(CLI::App& app);
 Action make_logits(CLI::App& app);
 Action make_trace(CLI::App& app);
 Action make_inspect(CLI::App& app);

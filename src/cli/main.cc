@@ -17,6 +17,7 @@ constexpr Command kCommands[] = {
     {"chat", "a conversation in the terminal", make_chat},
     {"tokenize", "text to ids and back", make_tokenize},
     {"template", "messages to a prompt, by the model's own format", make_template},
+    {"parse", "outputs of a model to thoughts, answer and tool calls", make_parse},
     {"logits", "logits of every position, to a .npy file", make_logits},
     {"trace", "every named intermediate, to .npy files", make_trace},
     {"inspect", "what the file says", make_inspect},
@@ -27,7 +28,7 @@ constexpr Command kCommands[] = {
     {"synth", "random weights in the shape of a model, for speed and tests", make_synth},
     {"list", "models that can be named", make_list},
 };
-constexpr std::string_view kNotYet[] = {"parse", "quantize", "profile", "batch", "pull", "serve"};
+constexpr std::string_view kNotYet[] = {"quantize", "profile", "batch", "pull", "serve"};
 
 // A whole number as people write them: CLI11 would take 010 for 8, wrap -1 and cut what is too
 // large.

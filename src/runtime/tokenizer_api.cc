@@ -3,6 +3,7 @@
 #include "markbase/tokenizer.h"
 #include "runtime/chat_prompt.h"
 #include "runtime/model_files.h"
+#include "runtime/tokenizer_access.h"
 
 namespace markbase {
 
@@ -42,5 +43,9 @@ Result<Tokenizer::Prompt> Tokenizer::chat_prompt(std::span<const Message> messag
 }
 
 int64_t Tokenizer::vocab_size() const { return impl_->tokenizer->vocab_size(); }
+
+const tokenizer::Tokenizer& TokenizerAccess::inner(const Tokenizer& tokenizer) {
+  return *tokenizer.impl_->tokenizer;
+}
 
 }  // namespace markbase

@@ -20,6 +20,8 @@ import tempfile
 import time
 import unittest
 
+import mini_tokenizer
+
 BINARY = sys.argv[1]
 SOURCE = pathlib.Path(sys.argv[2])
 MODEL = os.environ.get("MARKBASE_TEST_MODEL", "")
@@ -134,7 +136,7 @@ class Usage(unittest.TestCase):
         self.check(2, ["run", "x.gguf", "-p", "a", "--memory", "-3GiB"], "--memory")
 
     def test_what_is_not_there_yet_is_refused(self):
-        for command in ["parse", "quantize", "profile", "batch", "pull", "serve"]:
+        for command in ["quantize", "profile", "batch", "pull", "serve"]:
             self.check(2, [command], command)
         for option in ["--mmproj", "--draft"]:
             self.check(2, ["run", "x.gguf", "-p", "a", option, "f"], option)
@@ -184,6 +186,99 @@ class Usage(unittest.TestCase):
         document = json.loads(out)
         self.assertGreater(document["bandwidth_gb_per_s"], 0)
         self.assertIn("level", document["cpu"])
+
+
+class Parse(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.folder = tempfile.TemporaryDirectory()
+        cls.model = mini_tokenizer.write(cls.folder.name)
+        lines = (SOURCE / "tests/golden/output/gemma4.jsonl").read_text().splitlines()
+        cls.rows = [json.loads(line) for line in lines]
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.folder.cleanup()
+
+    def parse(self, objects, *options):
+        code, out, err = run("parse", self.model, *options, stdin="".join(json.dumps(o) + "\n" for o in objects))
+        self.assertEqual((code, err), (0, ""))
+        return [json.loads(line) for line in out.splitlines()]
+
+    def expected(self, row):
+        e = row["expected"]
+        calls = [{"name": c["name"], "arguments": json.loads(c["arguments"])} for c in e["tool_calls"]]
+        return (e["reasoning"] or None, None if calls and not e["content"] else e["content"], calls, e["finish_reason"],
+                e["labels"], e["broken_calls"], e["after_end"])
+
+    def got(self, answer):
+        return (answer["reasoning"], answer["content"], answer["tool_calls"], answer["finish_reason"],
+                answer.get("labels", []), [b["text"] for b in answer.get("broken_calls", [])], answer.get("after_end", ""))
+
+    def test_goldens_whole_and_in_pieces(self):
+        import jsonschema
+        schema = json.loads((SOURCE / "docs/schemas/parse.schema.json").read_text())
+        for options in [[], ["--stream", 1], ["--stream", 3], ["--stream", 10**9]]:
+            answers = self.parse(self.rows, *options)
+            self.assertEqual(len(answers), len(self.rows))
+            for row, answer in zip(self.rows, answers):
+                self.assertEqual(self.got(answer), self.expected(row), f"{options} {row['text']!r}")
+                jsonschema.validate(answer, schema)
+
+    def test_goldens_as_ids(self):
+        lines = "".join(json.dumps({"text": row["text"], "special": True}) + "\n" for row in self.rows)
+        code, out, err = run("tokenize", self.model, "--jsonl", stdin=lines)
+        self.assertEqual(code, 0, err)
+        ids = [json.loads(line)["ids"] for line in out.splitlines()]
+        with_ids = [{**{k: v for k, v in row.items() if k not in ("text", "expected")}, "ids": i}
+                    for row, i in zip(self.rows, ids)]
+        for row, answer in zip(self.rows, self.parse(with_ids)):
+            self.assertEqual(self.got(answer), self.expected(row), row["text"])
+
+    def test_spelled_markers_are_text_among_ids(self):
+        text = "<|channel>thought\nx\n<channel|><|tool_call>call:f{}<tool_call|>"
+        _, out, _ = run("tokenize", self.model, "--jsonl", stdin=json.dumps({"text": text, "special": False}) + "\n")
+        answer = self.parse([{"ids": json.loads(out)["ids"]}])[0]
+        self.assertEqual((answer["content"], answer["tool_calls"]), (text, []))
+
+    def test_numbers_keep_their_spelling(self):
+        text = "<|tool_call>call:f{a:1e+20,b:2.0,c:12345678901234567890123}<tool_call|>"
+        _, out, _ = run("parse", self.model, stdin=json.dumps({"text": text}) + "\n")
+        self.assertIn('"arguments":{"a":1e+20,"b":2.0,"c":12345678901234567890123}', out)
+
+    def test_arguments_are_checked_where_tools_are_given(self):
+        tools = [{"type": "function", "function": {"name": "f", "parameters": {
+            "type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}}}]
+        texts = ["<|tool_call>call:f{n:3}<tool_call|>", "<|tool_call>call:f{n:x,m:1}<tool_call|>", "<|tool_call>call:g{}<tool_call|>"]
+        faults = [a["tool_calls"][0]["faults"] for a in self.parse([{"text": t, "tools": tools} for t in texts])]
+        self.assertEqual(faults[0], [])
+        self.assertEqual(len(faults[1]), 2)
+        self.assertIn("'g'", faults[2][0])
+        self.assertNotIn("faults", self.parse([{"text": texts[0], "tools": None}])[0]["tool_calls"][0])
+
+    def test_a_line_is_answered_before_the_next(self):
+        process = subprocess.Popen([BINARY, "parse", self.model], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        for text in ["one", "two"]:
+            process.stdin.write(json.dumps({"text": text}) + "\n")
+            process.stdin.flush()
+            self.assertEqual(json.loads(process.stdout.readline())["content"], text)
+        process.stdin.write(json.dumps({"text": "three"}))  # no newline at the end
+        process.stdin.close()
+        self.assertEqual(json.loads(process.stdout.read())["content"], "three")
+        process.stdout.close()
+        self.assertEqual(process.wait(), 0)
+
+    def test_bad_lines_are_named(self):
+        for line, word in [("{", "line 2"), ("[]", "object"), ("{}", "neither"), ('{"text": "a", "ids": [1]}', "both"),
+                           ('{"text": 3}', "text"), ('{"ids": "3"}', "ids"), ('{"ids": [-1]}', "-1"), ('{"ids": [99999]}', "99999"),
+                           ('{"ids": [1.5]}', "1.5"), ('{"text": "a", "finish": "end"}', "finish"), ('{"text": "a", "tools": {}}', "tools"),
+                           ('{"text": "a", "tools": [{}]}', "tools"), ('{"text": "a", "prompt_tail": 1}', "prompt_tail")]:
+            code, out, err = run("parse", self.model, stdin='{"text": "good"}\n' + line + "\n")
+            self.assertEqual((code, len(out.splitlines())), (3, 1), f"{line}: {err}")
+            self.assertIn("line 2", err)
+            self.assertIn(word, err)
+        self.assertEqual(run("parse", self.model, "--stream", 0)[0], 2)
+        self.assertEqual(run("parse", self.model, "-f", "/nonexistent")[0], 3)
 
 
 @unittest.skipUnless(MODEL, "MARKBASE_TEST_MODEL is not set")

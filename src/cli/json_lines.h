@@ -1,0 +1,18 @@
+// JSON objects from stdin or a file, one a line, each answered before the next is waited for.
+#pragma once
+
+#include <functional>
+#include <string>
+
+#include "base/json.h"
+#include "markbase/result.h"
+
+namespace markbase::cli {
+
+// Calls `handle` with every line that is not blank and prints what it returns as one line. `file`:
+// empty or "-" for stdin. Errors: kBadInput for a line that is no JSON object; those of `handle`,
+// with the number of the line.
+Result<void> for_each_json_line(
+    const std::string& file, const std::function<Result<std::string>(const base::Json&)>& handle);
+
+}  // namespace markbase::cli
