@@ -65,4 +65,19 @@ Result<void> apply_sampling(const SamplingFlags& flags, const SamplingOptions& d
   return {};
 }
 
+void note_overrides(const SamplingFlags& flags, const SamplingOptions& defaults, bool quiet) {
+  std::vector<std::string> replaced;
+  const auto compare = [&](const char* option, const auto& given, auto own) {
+    if (given && *given != own) {
+      replaced.push_back(fmt::format("{} {} (the model's own: {})", option, *given, own));
+    }
+  };
+  compare("--temperature", flags.temperature, defaults.temperature);
+  compare("--top-k", flags.top_k, defaults.top_k);
+  compare("--top-p", flags.top_p, defaults.top_p);
+  compare("--min-p", flags.min_p, defaults.min_p);
+  compare("--repetition-penalty", flags.repetition_penalty, defaults.repetition_penalty);
+  if (!replaced.empty()) note(quiet, fmt::format("sampling: {}", fmt::join(replaced, ", ")));
+}
+
 }  // namespace markbase::cli

@@ -26,6 +26,8 @@ void add_sampling_options(CLI::App& app, SamplingFlags& flags);
 // system.
 Result<void> apply_sampling(const SamplingFlags& flags, const SamplingOptions& defaults,
                             Request& request);
+// Says on stderr which of the model's own values the command line replaces.
+void note_overrides(const SamplingFlags& flags, const SamplingOptions& defaults, bool quiet);
 // "prompt 12 tokens, 350 tokens/s | first token after 40 ms | 48 tokens, 77.1 tokens/s"
 std::string timing_line(const Timings& timings);
 

@@ -61,11 +61,55 @@ Result<SamplingOptions> read_sampling(const model::ConfigFields& fields, const S
   return sampling;
 }
 
-// Without a list of the file's own, the end of a turn ends the answer too.
-void add_turn_end(const tokenizer::Tokenizer& tokenizer, std::vector<int32_t>* stop_ids) {
+// The id of a control token of this spelling.
+std::vector<int32_t> control_ids(const tokenizer::Tokenizer& tokenizer,
+                                 std::initializer_list<const char*> spellings) {
+  std::vector<int32_t> ids;
+  for (const char* spelling : spellings) {
+    const auto id = tokenizer.find(spelling);
+    if (id && tokenizer.kind(*id) == tokenizer::TokenKind::kControl) ids.push_back(*id);
+  }
+  return ids;
+}
+
+// Without a list of the file's own, what the vocabulary calls an end, and the end of a turn.
+void add_vocabulary_stops(const tokenizer::Tokenizer& tokenizer, std::vector<int32_t>* stop_ids) {
+  add_ids(stop_ids, {tokenizer.eos_id()});
+  add_ids(stop_ids, tokenizer.extra_stop_ids());
   for (const char* marker : {"<end_of_turn>", "<turn|>"}) {
     if (const auto id = tokenizer.find(marker)) add_ids(stop_ids, {*id});
   }
+}
+
+Result<void> read_generation_file(const std::string& file, int64_t vocab_size,
+                                  GenerationConfig* out) {
+  MB_ASSIGN(const std::string text, read_file(file));
+  MB_ASSIGN(const base::Json json, base::parse_json(text, file));
+  if (!json.is_object()) return base::bad_input("{}: expected a JSON object", file);
+  const model::ConfigFields fields(json, file);
+  MB_ASSIGN(out->sampling, read_sampling(fields, {"temperature", "top_k", "top_p", "min_p",
+                                                  "repetition_penalty"}));
+  MB_ASSIGN(const bool sampled, fields.boolean("do_sample", true));
+  if (!sampled) out->sampling.temperature = 0.0F;
+  MB_ASSIGN(out->stop_ids, id_list(fields, "eos_token_id", vocab_size));
+  MB_ASSIGN(out->suppress_ids, id_list(fields, "suppress_tokens", vocab_size));
+  return {};
+}
+
+// config.json lists fewer ends than generation_config.json in the published checkpoints, or more:
+// both count.
+Result<void> add_config_stops(const base::Json& config, const std::string& where,
+                              int64_t vocab_size, std::vector<int32_t>* stop_ids) {
+  if (!config.is_object()) return {};
+  const model::ConfigFields top(config, where);
+  MB_ASSIGN(const std::vector<int32_t> ids, id_list(top, "eos_token_id", vocab_size));
+  add_ids(stop_ids, ids);
+  const base::Json* text = top.find("text_config");
+  if (text == nullptr || !text->is_object()) return {};
+  MB_ASSIGN(const std::vector<int32_t> inner,
+            id_list(model::ConfigFields(*text, where), "eos_token_id", vocab_size));
+  add_ids(stop_ids, inner);
+  return {};
 }
 
 Result<GenerationConfig> from_directory(const ModelPath& path, const base::Json& config,
@@ -75,30 +119,38 @@ Result<GenerationConfig> from_directory(const ModelPath& path, const base::Json&
   const std::string file = (std::filesystem::path(path.path) / "generation_config.json").string();
   std::error_code ignored;
   if (std::filesystem::exists(std::filesystem::symlink_status(file, ignored))) {
-    MB_ASSIGN(const std::string text, read_file(file));
-    MB_ASSIGN(const base::Json json, base::parse_json(text, file));
-    if (!json.is_object()) return base::bad_input("{}: expected a JSON object", file);
-    const model::ConfigFields fields(json, file);
-    MB_ASSIGN(out.sampling, read_sampling(fields, {"temperature", "top_k", "top_p", "min_p",
-                                                   "repetition_penalty"}));
-    MB_ASSIGN(const bool sampled, fields.boolean("do_sample", true));
-    if (!sampled) out.sampling.temperature = 0.0F;
-    MB_ASSIGN(out.stop_ids, id_list(fields, "eos_token_id", vocab_size));
-    MB_ASSIGN(out.suppress_ids, id_list(fields, "suppress_tokens", vocab_size));
+    MB_TRY(read_generation_file(file, vocab_size, &out));
   }
-  if (!out.stop_ids.empty()) return out;
-  if (config.is_object()) {
-    const model::ConfigFields top(config, path.path + "/config.json");
-    MB_ASSIGN(out.stop_ids, id_list(top, "eos_token_id", vocab_size));
-    const base::Json* text = top.find("text_config");
-    if (out.stop_ids.empty() && text != nullptr && text->is_object()) {
-      MB_ASSIGN(out.stop_ids,
-                id_list(model::ConfigFields(*text, top.where()), "eos_token_id", vocab_size));
-    }
+  MB_TRY(add_config_stops(config, path.path + "/config.json", vocab_size, &out.stop_ids));
+  if (out.stop_ids.empty()) add_vocabulary_stops(tokenizer, &out.stop_ids);
+  // A model that may call tools makes up their results if it is not stopped there; some lists
+  // leave it out.
+  add_ids(&out.stop_ids, control_ids(tokenizer, {"<|tool_response>"}));
+  return out;
+}
+
+Result<GenerationConfig> from_gguf(const ModelPath& path, const base::Json& config,
+                                   const tokenizer::Tokenizer& tokenizer, int64_t vocab_size) {
+  GenerationConfig out;
+  const model::ConfigFields fields(config, path.path);
+  MB_ASSIGN(out.sampling, read_sampling(fields, {"general.sampling.temp", "general.sampling.top_k",
+                                                 "general.sampling.top_p", "general.sampling.min_p",
+                                                 "general.sampling.penalty_repeat"}));
+  MB_ASSIGN(out.suppress_ids, id_list(fields, "tokenizer.ggml.suppress_tokens", vocab_size));
+  if (fields.find("tokenizer.ggml.suppress_tokens") == nullptr) {
+    // Files made before the key existed: what the checkpoints suppress. A model of this vocabulary
+    // does rank the end of a picture first now and then.
+    out.suppress_ids = control_ids(tokenizer, {"<image|>", "<audio|>"});
   }
-  add_ids(&out.stop_ids, {tokenizer.eos_id()});
-  add_ids(&out.stop_ids, tokenizer.extra_stop_ids());
-  add_turn_end(tokenizer, &out.stop_ids);
+  add_vocabulary_stops(tokenizer, &out.stop_ids);
+  const base::Json* end_of_message = fields.find("tokenizer.ggml.eom_token_id");
+  if (end_of_message != nullptr && end_of_message->is_number_unsigned() &&
+      *end_of_message < vocab_size) {
+    add_ids(&out.stop_ids, {end_of_message->get<int32_t>()});
+  }
+  const auto outside = [&](int32_t id) { return id >= vocab_size; };
+  std::erase_if(out.stop_ids, outside);
+  std::erase_if(out.suppress_ids, outside);
   return out;
 }
 
@@ -107,18 +159,8 @@ Result<GenerationConfig> from_directory(const ModelPath& path, const base::Json&
 Result<GenerationConfig> load_generation_config(const ModelPath& path, const base::Json& config,
                                                 const tokenizer::Tokenizer& tokenizer,
                                                 int64_t vocab_size) {
-  if (path.kind == PathKind::kDirectory) return from_directory(path, config, tokenizer, vocab_size);
-  GenerationConfig out;
-  const model::ConfigFields fields(config, path.path);
-  MB_ASSIGN(out.sampling, read_sampling(fields, {"general.sampling.temp", "general.sampling.top_k",
-                                                 "general.sampling.top_p", "general.sampling.min_p",
-                                                 "general.sampling.penalty_repeat"}));
-  MB_ASSIGN(out.suppress_ids, id_list(fields, "tokenizer.ggml.suppress_tokens", vocab_size));
-  add_ids(&out.stop_ids, {tokenizer.eos_id()});
-  add_ids(&out.stop_ids, tokenizer.extra_stop_ids());
-  add_turn_end(tokenizer, &out.stop_ids);
-  std::erase_if(out.stop_ids, [&](int32_t id) { return id >= vocab_size; });
-  return out;
+  return path.kind == PathKind::kDirectory ? from_directory(path, config, tokenizer, vocab_size)
+                                           : from_gguf(path, config, tokenizer, vocab_size);
 }
 
 }  // namespace markbase::runtime

@@ -281,6 +281,36 @@ class Parse(unittest.TestCase):
         self.assertEqual(run("parse", self.model, "-f", "/nonexistent")[0], 3)
 
 
+class Defaults(unittest.TestCase):
+    def generation(self, config):
+        with tempfile.TemporaryDirectory() as folder:
+            code, out, err = run("inspect", mini_tokenizer.write(folder, config), "--json")
+            return code, json.loads(out)["generation"] if code == 0 else None, err
+
+    def test_stops_are_a_list_or_a_number(self):
+        response = mini_tokenizer.SPECIAL.index("<|tool_response>")
+        for config, stops in [({"eos_token_id": [1, 16]}, {1, 16, response}), ({"eos_token_id": 1}, {1, response}),
+                              ({}, {1, 16, response}), (None, {1, 16, response})]:
+            code, generation, err = self.generation(config)
+            self.assertEqual(code, 0, err)
+            self.assertEqual(set(generation["stop_ids"]), stops, config)
+
+    def test_sampling_and_suppressed_ids(self):
+        _, generation, _ = self.generation({"temperature": 0.7, "top_k": 20, "top_p": 0.9, "suppress_tokens": [21, 22]})
+        self.assertEqual([generation[k] for k in ("temperature", "top_k", "top_p", "suppress_ids")], [0.7, 20, 0.9, [21, 22]])
+        _, generation, _ = self.generation(None)
+        self.assertEqual([generation[k] for k in ("temperature", "top_k", "top_p", "suppress_ids")], [1, 64, 0.95, []])
+        self.assertEqual(self.generation({"do_sample": False})[1]["temperature"], 0)
+
+    def test_what_is_broken_is_named(self):
+        for config, word in [({"eos_token_id": "1"}, "eos_token_id"), ({"eos_token_id": [1, 10**6]}, "eos_token_id"),
+                             ({"suppress_tokens": [1.5]}, "suppress_tokens"), ([], "object")]:
+            code, _, err = self.generation(config)
+            self.assertEqual(code, 3, config)
+            self.assertIn("generation_config.json", err)
+            self.assertIn(word, err)
+
+
 @unittest.skipUnless(MODEL, "MARKBASE_TEST_MODEL is not set")
 class WithModel(unittest.TestCase):
     def schema(self, name, document):

@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "markbase/tools.h"
 #include "runtime/chat_prompt.h"
+#include "runtime/ids_only_tokenizer.h"
 #include "runtime/loaded_model.h"
 
 namespace markbase::tools {
@@ -23,6 +24,19 @@ base::Json tokenizer_json(const tokenizer::Tokenizer& tokenizer) {
           {"extra_stop_ids", tokenizer.extra_stop_ids()},
           {"chat_format", runtime::has_chat_format(tokenizer)},
           {"source", tokenizer.source()}};
+}
+
+base::Json generation_json(const runtime::GenerationConfig& generation) {
+  const SamplingOptions& s = generation.sampling;
+  // As written: the nearest double of 0.95F is not what a reader expects to see.
+  const auto decimal = [](float value) { return std::stod(fmt::format("{}", value)); };
+  return {{"temperature", decimal(s.temperature)},
+          {"top_k", s.top_k},
+          {"top_p", decimal(s.top_p)},
+          {"min_p", decimal(s.min_p)},
+          {"repetition_penalty", decimal(s.repetition_penalty)},
+          {"stop_ids", generation.stop_ids},
+          {"suppress_ids", generation.suppress_ids}};
 }
 
 base::Json layers_json(const model::TextConfig& config) {
@@ -132,6 +146,21 @@ Result<void> add_model(const formats::WeightSource& source, const ModelPath& pat
   return {};
 }
 
+// Defaults for generating; a file without a model has ids up to the end of its vocabulary.
+Result<void> add_generation(const base::Json& config, const ModelPath& path,
+                            const tokenizer::Tokenizer* tokenizer, base::Json* out) {
+  const runtime::IdsOnlyTokenizer none(path.path);
+  const bool has_config = (*out)["config"].is_object();
+  const int64_t vocab_size = has_config             ? (*out)["config"]["vocab_size"].get<int64_t>()
+                             : tokenizer != nullptr ? tokenizer->vocab_size()
+                                                    : 0;
+  MB_ASSIGN(const runtime::GenerationConfig generation,
+            runtime::load_generation_config(path, config, tokenizer != nullptr ? *tokenizer : none,
+                                            vocab_size));
+  (*out)["generation"] = generation_json(generation);
+  return {};
+}
+
 bool holds_weights(const ModelPath& path) {
   if (path.kind == PathKind::kGguf) return true;
   std::error_code error;
@@ -154,13 +183,15 @@ Result<std::string> inspect_json(const std::string& path, const InspectOptions& 
                     {"quantization", base::Json::array()},
                     {"tokenizer", nullptr},
                     {"template", ""},
+                    {"generation", nullptr},
                     {"modalities", base::Json::array()},
                     {"unused", base::Json::array()},
                     {"plan", nullptr},
                     {"config", nullptr}};
   MB_ASSIGN(const bool has_tokenizer, runtime::has_tokenizer(model_path));
+  std::unique_ptr<tokenizer::Tokenizer> tokenizer;
   if (has_tokenizer) {
-    MB_ASSIGN(const auto tokenizer, runtime::load_tokenizer(model_path));
+    MB_ASSIGN(tokenizer, runtime::load_tokenizer(model_path));
     out["tokenizer"] = tokenizer_json(*tokenizer);
     out["template"] = tokenizer->chat_template();
   }
@@ -174,6 +205,9 @@ Result<std::string> inspect_json(const std::string& path, const InspectOptions& 
     } else {
       MB_TRY(add_model(*source, model_path, options, &out));
     }
+    MB_TRY(add_generation(source->config(), model_path, tokenizer.get(), &out));
+  } else if (tokenizer != nullptr) {
+    MB_TRY(add_generation({}, model_path, tokenizer.get(), &out));
   }
   return base::dump_json(out);
 }
