@@ -11,6 +11,7 @@ import json
 import os
 import pathlib
 import re
+import resource
 import shutil
 import signal
 import struct
@@ -56,6 +57,55 @@ def read_npy(path):
     values = array.array("f")
     values.frombytes(data[10 + length:])
     return header["shape"], values
+
+
+class Synth(unittest.TestCase):
+    def test_a_synthetic_model_answers(self):
+        with tempfile.TemporaryDirectory() as folder:
+            for size, kind in [("tiny-e2b", "mlx-4bit-g64"), ("tiny-26b-a4b", "gguf-q4_k_m"), ("tiny-12b", "hf-bf16")]:
+                out = f"{folder}/{kind}" + (".gguf" if "gguf" in kind else "")
+                code, text, err = run("synth", size, out, "--to", kind, "--json")
+                self.assertEqual(code, 0, err)
+                report = json.loads(text)
+                self.assertEqual((report["path"], report["layers"]), (out, 6))
+                code, _, err = run("verify", out)
+                self.assertEqual(code, 0, err)
+                code, text, err = run("run", out, "-p", "once upon a time", "-n", 4, "--temperature", 0, "--raw",
+                                      "--ignore-eos", "--json")
+                self.assertEqual(code, 0, err)
+                self.assertEqual(len(json.loads(text)["ids"]), 4)
+
+    def test_what_cannot_be_written_is_said(self):
+        with tempfile.TemporaryDirectory() as folder:
+            for args, word in [(["e9b", f"{folder}/a", "--to", "hf-bf16"], "e9b"),
+                               (["tiny-e2b", f"{folder}/a", "--to", "gguf-q9"], "gguf-q9"),
+                               (["tiny-e2b", f"{folder}/a"], "--to"),
+                               (["tiny-e2b", f"{folder}/a", "--to", "hf-bf16", "--layers", "0"], "--layers"),
+                               (["tiny-e2b", f"{folder}/a", "--to", "hf-bf16", "--layers", "7"], "6 layers"),
+                               (["tiny-e2b", f"{folder}/no/a", "--to", "hf-bf16"], "folder"),
+                               (["tiny-e2b", folder, "--to", "hf-bf16"], "exists")]:
+                code, out, err = run("synth", *args)
+                self.assertEqual((code, out), (2, ""), err)
+                self.assertIn(word, err)
+            self.assertEqual(os.listdir(folder), [])
+
+    def test_a_place_that_takes_no_files_is_said(self):
+        code, out, err = run("synth", "tiny-e2b", "/proc/markbase-synth", "--to", "hf-bf16")
+        self.assertEqual((code, out), (1, ""), err)
+        self.assertIn("/proc", err)
+
+    def test_a_disk_that_fills_up_is_said_and_nothing_stays(self):
+        def small_files():
+            signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+            resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, 1 << 20))
+
+        with tempfile.TemporaryDirectory() as folder:
+            for kind in ["gguf-q8_0", "hf-bf16"]:
+                done = subprocess.run([BINARY, "synth", "tiny-e2b", f"{folder}/out", "--to", kind], capture_output=True,
+                                      preexec_fn=small_files)
+                self.assertEqual(done.returncode, 1, done.stderr)
+                self.assertIn(b"cannot be written: File too large", done.stderr)
+                self.assertEqual(os.listdir(folder), [])
 
 
 class Usage(unittest.TestCase):
