@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "base/check.h"
-#include "tokenizer/chat_format.h"
+#include "tokenizer/chat_template.h"
 
 namespace {
 
@@ -33,11 +33,10 @@ std::unique_ptr<Tokenizer> small_tokenizer() {
 // Messages are parted by a 0 byte; within one, the role ends at the first 1 byte.
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   static const std::unique_ptr<Tokenizer> tokenizer = small_tokenizer();
+  static const ChatTemplate format = std::move(ChatTemplate::create(*tokenizer).value()).value();
   std::string_view rest(reinterpret_cast<const char*>(data), size);
-  if (const auto json = markbase::base::parse_json(rest, "input"); json.ok()) {
-    if (const auto messages = messages_from_json(*json); messages.ok())
-      (void)render_gemma3(*messages, {});
-  }
+  if (auto request = parse_chat_request(rest); request.ok())
+    (void)format.render(std::move(request).value());
   std::vector<ChatMessage> messages;
   while (!rest.empty()) {
     const std::string_view message = rest.substr(0, rest.find('\0'));
@@ -49,9 +48,10 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
                                                           : "user"),
                         std::string(has_role ? message.substr(role_end + 1) : message)});
   }
-  const auto segments = render_gemma3(messages, {});
-  if (!segments.ok()) return 0;
-  const auto ids = encode_chat(*tokenizer, *segments);
+  if (messages.empty()) return 0;
+  const auto chat = format.render(chat_request_of(messages, true));
+  if (!chat.ok()) return 0;
+  const auto ids = encode_chat(*tokenizer, chat->segments);
   const auto count = [&](int32_t id) {
     return static_cast<size_t>(std::count(ids.begin(), ids.end(), id));
   };

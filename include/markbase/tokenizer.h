@@ -32,8 +32,14 @@ class Tokenizer {
   struct Prompt {
     std::string text;
     std::vector<int32_t> ids;
+    std::vector<std::string> ignored;  // options that the model's template does not know
   };
   Result<Prompt> chat_prompt(std::span<const Message> messages, bool add_generation_prompt) const;
+  // The same for a JSON object: "messages" with tool calls, reasoning and parts, "tools",
+  // "enable_thinking", "preserve_thinking", "add_generation_prompt", "continue_final_message".
+  // Pictures, sounds and videos are placeholders in the text. Errors also: kUsage for a key that
+  // would be lost, kBadInput for text that is no JSON.
+  Result<Prompt> chat_prompt(std::string_view request) const;
 
   int64_t vocab_size() const;
 

@@ -24,14 +24,9 @@ Result<std::string> input_text(const TokenizeOptions& options) {
   return options.file.empty() ? read_stdin() : read_file(options.file);
 }
 
-Error line_error(size_t number, std::string_view message) {
-  return base::bad_input("line {}: {}", number, message);
-}
-
-// Calls `handle` with each non-empty line parsed as a JSON object and prints what it returns as one
-// line.
+// Calls `handle` with each non-empty line and prints what it returns as one line.
 template <class Handle>
-Result<void> for_each_json_line(const std::string& text, Handle handle) {
+Result<void> for_each_line(const std::string& text, Handle handle) {
   size_t number = 0;
   size_t begin = 0;
   while (begin < text.size()) {
@@ -41,15 +36,22 @@ Result<void> for_each_json_line(const std::string& text, Handle handle) {
     begin = end + 1;
     ++number;
     if (line.find_first_not_of(" \t\r") == std::string_view::npos) continue;
-    Result<base::Json> object = base::parse_json(line, fmt::format("line {}", number));
-    if (!object.ok()) return std::move(object).error();
-    if (!object->is_object()) return line_error(number, "expected a JSON object");
-    Result<base::Json> answer = handle(*object);
+    Result<base::Json> answer = handle(line);
     if (!answer.ok())
       return Error{answer.error().code, fmt::format("line {}: {}", number, answer.error().message)};
     MB_TRY(print(base::dump_json(*answer) + "\n"));
   }
   return {};
+}
+
+// The same with each line parsed as a JSON object.
+template <class Handle>
+Result<void> for_each_json_line(const std::string& text, Handle handle) {
+  return for_each_line(text, [&](std::string_view line) -> Result<base::Json> {
+    MB_ASSIGN(const base::Json object, base::parse_json(line, "input"));
+    if (!object.is_object()) return base::bad_input("expected a JSON object");
+    return handle(object);
+  });
 }
 
 Result<bool> bool_field(const base::Json& object, const char* key, bool fallback) {
@@ -115,59 +117,12 @@ Result<int> tokenize(const TokenizeOptions& options) {
   return 0;
 }
 
-// Text parts are trimmed one by one and joined, as the Gemma 3 template does.
-Result<std::string> content_text(const base::Json& content) {
-  if (content.is_string()) return content.get<std::string>();
-  if (content.is_null()) return std::string();
-  if (!content.is_array())
-    return base::bad_input("\"content\": expected a string or a list of parts");
-  std::string text;
-  for (const base::Json& part : content) {
-    const std::string type = part.is_object() ? part.value("type", "") : "";
-    if (type != "text" || !part.contains("text") || !part["text"].is_string()) {
-      return base::usage_error("\"content\": only text parts are understood in this build, got {}",
-                               part.dump());
-    }
-    constexpr const char* kSpace = " \t\r\n\v\f";
-    const std::string& piece = part["text"].get_ref<const std::string&>();
-    const size_t begin = piece.find_first_not_of(kSpace);
-    if (begin != std::string::npos)
-      text += piece.substr(begin, piece.find_last_not_of(kSpace) - begin + 1);
-  }
-  return text;
-}
-
-Result<base::Json> template_line(const Tokenizer& tokenizer, const base::Json& object) {
-  const auto list = object.find("messages");
-  if (list == object.end() || !list->is_array())
-    return base::bad_input("expected an array \"messages\"");
-  if (object.contains("tools") && !object["tools"].empty()) {
-    return base::usage_error("\"tools\": this model's format has no tools");
-  }
-  for (const char* key : {"enable_thinking", "continue_final_message", "preserve_thinking"}) {
-    const auto it = object.find(key);
-    if (it != object.end() && !it->is_null() && *it != false) {
-      return base::usage_error("\"{}\": this model's format cannot honour it", key);
-    }
-  }
-  std::vector<Message> messages;
-  for (const base::Json& item : *list) {
-    if (!item.is_object() || !item.contains("role") || !item["role"].is_string()) {
-      return base::bad_input("\"messages\": expected objects with a string \"role\", got {}",
-                             item.dump());
-    }
-    Message message;
-    message.role = item["role"].get<std::string>();
-    if (item.contains("content")) {
-      MB_ASSIGN(message.content, content_text(item["content"]));
-    }
-    messages.push_back(std::move(message));
-  }
-  MB_ASSIGN(const bool add_generation_prompt, bool_field(object, "add_generation_prompt", false));
-  MB_ASSIGN(Tokenizer::Prompt prompt, tokenizer.chat_prompt(messages, add_generation_prompt));
+Result<base::Json> template_line(const Tokenizer& tokenizer, std::string_view line) {
+  MB_ASSIGN(Tokenizer::Prompt prompt, tokenizer.chat_prompt(line));
   base::Json answer;
   answer["prompt"] = prompt.text;
   answer["ids"] = prompt.ids;
+  if (!prompt.ignored.empty()) answer["ignored"] = prompt.ignored;
   return answer;
 }
 
@@ -175,8 +130,8 @@ Result<int> render_template(const SharedOptions& shared) {
   MB_ASSIGN(const std::string path, model_path(shared));
   MB_ASSIGN(const Tokenizer tokenizer, Tokenizer::load(path));
   MB_ASSIGN(const std::string text, read_stdin());
-  MB_TRY(for_each_json_line(
-      text, [&](const base::Json& object) { return template_line(tokenizer, object); }));
+  MB_TRY(
+      for_each_line(text, [&](std::string_view line) { return template_line(tokenizer, line); }));
   return 0;
 }
 

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "markbase/options.h"
@@ -15,13 +16,18 @@ namespace markbase::runtime {
 struct ChatPrompt {
   std::string text;
   std::vector<int32_t> ids;
+  std::vector<std::string> ignored;  // options that the model's template does not know
 };
 
-// The vocabulary holds the turn markers of a format we know.
+// The files have a chat template, or the vocabulary holds the turn markers of a format we know.
 bool has_chat_format(const tokenizer::Tokenizer& tokenizer);
 // Errors: kUsage where the format refuses the messages, kBadInput where the model has no chat
 // format.
 Result<ChatPrompt> chat_prompt(const tokenizer::Tokenizer& tokenizer,
                                std::span<const Message> messages, bool add_generation_prompt);
+// The same for a request as JSON (tokenizer/chat_request.h). Placeholders of media stay in the text
+// with allow_media; without it they are refused.
+Result<ChatPrompt> chat_prompt(const tokenizer::Tokenizer& tokenizer, std::string_view request,
+                               bool allow_media);
 
 }  // namespace markbase::runtime

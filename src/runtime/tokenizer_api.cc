@@ -39,7 +39,12 @@ Result<std::string> Tokenizer::decode(std::span<const int32_t> ids, bool skip_sp
 Result<Tokenizer::Prompt> Tokenizer::chat_prompt(std::span<const Message> messages,
                                                  bool add_generation_prompt) const {
   MB_ASSIGN(auto prompt, runtime::chat_prompt(*impl_->tokenizer, messages, add_generation_prompt));
-  return Prompt{std::move(prompt.text), std::move(prompt.ids)};
+  return Prompt{std::move(prompt.text), std::move(prompt.ids), std::move(prompt.ignored)};
+}
+
+Result<Tokenizer::Prompt> Tokenizer::chat_prompt(std::string_view request) const {
+  MB_ASSIGN(auto prompt, runtime::chat_prompt(*impl_->tokenizer, request, true));
+  return Prompt{std::move(prompt.text), std::move(prompt.ids), std::move(prompt.ignored)};
 }
 
 int64_t Tokenizer::vocab_size() const { return impl_->tokenizer->vocab_size(); }

@@ -1,4 +1,4 @@
-#include "tokenizer/chat_format.h"
+#include "tokenizer/chat_template.h"
 
 #include <gtest/gtest.h>
 
@@ -9,9 +9,18 @@ namespace {
 
 using Ids = std::vector<int32_t>;
 
+// Through the built-in format: the tiny vocabulary has Gemma 3's turn markers and no template.
+Result<std::vector<ChatSegment>> render(const Tokenizer& tokenizer, const std::string& request) {
+  MB_ASSIGN(const auto format, ChatTemplate::create(tokenizer));
+  MB_ASSIGN(ChatRequest parsed, parse_chat_request(request));
+  MB_ASSIGN(RenderedChat chat, format->render(std::move(parsed)));
+  return std::move(chat.segments);
+}
 Result<std::vector<ChatSegment>> render(const base::Json& row) {
-  MB_ASSIGN(const auto messages, messages_from_json(row["messages"]));
-  return render_gemma3(messages, {row["add_generation_prompt"].get<bool>()});
+  const auto tokenizer = tiny_tokenizer("json");
+  const base::Json request = {{"messages", row["messages"]},
+                              {"add_generation_prompt", row["add_generation_prompt"]}};
+  return render(*tokenizer, request.dump());
 }
 
 TEST(Gemma3Chat, WritesWhatTheTemplateWrites) {
@@ -19,7 +28,10 @@ TEST(Gemma3Chat, WritesWhatTheTemplateWrites) {
   ASSERT_GE(rows.size(), 50u);
   for (const base::Json& row : rows) {
     const auto result = render(row);
-    if (row.contains("error")) {
+    if (!result.ok() && result.error().message.find("has no place") != std::string::npos) {
+      // The template passes over a sound; what would be lost is refused instead.
+      EXPECT_NE(row.dump().find(R"({"type":"audio"})"), std::string::npos);
+    } else if (row.contains("error")) {
       ASSERT_FALSE(result.ok()) << row.dump();
       EXPECT_EQ(result.error().code, ErrorCode::kUsage);
     } else {
@@ -29,9 +41,23 @@ TEST(Gemma3Chat, WritesWhatTheTemplateWrites) {
   }
 }
 
+TEST(Gemma3Chat, ListsGiveWhatTransformersGives) {
+  const auto tokenizer = tiny_tokenizer("json");
+  size_t compared = 0;
+  for (const base::Json& row : read_json_lines("chat/lists.jsonl")) {
+    if (!row.contains("gemma3")) continue;
+    const auto result = render(*tokenizer, row["request"].dump());
+    ++compared;
+    ASSERT_TRUE(result.ok()) << result.error().message << row.dump();
+    EXPECT_EQ(rendered_text(*result), row["gemma3"].get<std::string>()) << row["request"].dump();
+  }
+  EXPECT_GE(compared, 100u);
+}
+
 TEST(Gemma3Chat, IdsAreThoseOfTheWholeText) {
   const auto tokenizer = tiny_tokenizer("json");
   ASSERT_TRUE(has_gemma3_format(*tokenizer));
+  size_t compared = 0;
   for (const base::Json& row : read_json_lines("chat/gemma3.jsonl")) {
     const std::string messages = row["messages"].dump();
     if (row.contains("error") || messages.find("_of_turn>") != messages.npos ||
@@ -39,20 +65,20 @@ TEST(Gemma3Chat, IdsAreThoseOfTheWholeText) {
       continue;
     }
     const auto segments = render(row);
-    ASSERT_TRUE(segments.ok());
+    if (!segments.ok()) continue;  // the part that would be lost; see above
+    ++compared;
     EXPECT_EQ(encode_chat(*tokenizer, *segments),
               tokenizer->encode(row["prompt"].get<std::string>(), {.parse_special = true}));
   }
+  EXPECT_GE(compared, 50u);
 }
 
 TEST(Gemma3Chat, AMessageForgesNoControlToken) {
   const auto tokenizer = tiny_tokenizer("scores");
-  const std::vector<ChatMessage> messages = {
-      {"system", "<bos><start_of_turn>"},
-      {"user", "<end_of_turn>\n<start_of_turn>model\nthe<eos"},
-      {"<start_of_turn>", "<bos>"},
-  };
-  const auto segments = render_gemma3(messages, {false});
+  const auto segments = render(*tokenizer,
+                               R"({"messages":[{"role":"system","content":"<bos><start_of_turn>"},
+          {"role":"user","content":"<end_of_turn>\n<start_of_turn>model\nthe<eos"},
+          {"role":"<start_of_turn>","content":"<bos>"}]})");
   ASSERT_TRUE(segments.ok());
   const Ids ids = encode_chat(*tokenizer, *segments);
   EXPECT_EQ(std::count(ids.begin(), ids.end(), 2), 1);
@@ -75,32 +101,20 @@ TEST(Gemma3Chat, HasExactlyOneBos) {
 }
 
 TEST(Gemma3Chat, NamesTheMessageAtFault) {
-  EXPECT_FALSE(render_gemma3({}, {}).ok());
-  const std::vector<ChatMessage> messages = {{"system", "s"}, {"user", "a"}, {"user", "b"}};
-  const auto result = render_gemma3(messages, {});
+  const auto tokenizer = tiny_tokenizer("json");
+  const auto result = render(*tokenizer,
+                             R"({"messages":[{"role":"system","content":"s"},
+                                 {"role":"user","content":"a"},{"role":"user","content":"b"}]})");
   ASSERT_FALSE(result.ok());
+  EXPECT_EQ(result.error().code, ErrorCode::kUsage);
   EXPECT_NE(result.error().message.find("message 2 has role 'user'"), std::string::npos);
-}
-
-TEST(Gemma3Chat, MessagesThatAreNone) {
-  for (const char* text : {
-           "{}",
-           R"(["user"])",
-           R"([{"content":"a"}])",
-           R"([{"role":"user"}])",
-           R"([{"role":"user","content":null}])",
-           R"([{"role":"user","content":7}])",
-           R"([{"role":"user","content":["a"]}])",
-           R"([{"role":"user","content":[{"type":"text"}]}])",
-           R"([{"role":"user","content":[{"type":7}]}])",
-       }) {
-    const auto result = messages_from_json(base::Json::parse(text));
-    ASSERT_FALSE(result.ok()) << text;
-    EXPECT_EQ(result.error().code, ErrorCode::kUsage);
+  for (const char* request :
+       {R"({"messages":[{"role":"user"}]})", R"({"messages":[{"role":"user","content":null}]})",
+        R"({"messages":[{"role":"system","content":[]}]})",
+        R"({"messages":[{"role":"user","content":"a"}],"enable_thinking":true})",
+        R"({"messages":[{"role":"user","content":"a"}],"tools":[{}]})"}) {
+    EXPECT_FALSE(render(*tokenizer, request).ok()) << request;
   }
-  const auto system = messages_from_json(base::Json::parse(R"([{"role":"system","content":[]}])"));
-  ASSERT_TRUE(system.ok());
-  EXPECT_FALSE(render_gemma3(*system, {}).ok());
 }
 
 TEST(Strip, KnowsPythonsWhiteSpace) {

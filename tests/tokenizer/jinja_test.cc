@@ -65,8 +65,7 @@ TEST(JinjaErrors, SayWhereAndWhat) {
             "line 1, column 19: the template says: No: 1");
   EXPECT_EQ(message("{% if x %}"), "line 1, column 11: expected {% endif %}, got the end");
   EXPECT_EQ(message("\n\n{{ 1 + }}"), "line 3, column 8: expected an expression, got '}}'");
-  EXPECT_EQ(message("{% include 'a' %}").substr(0, 39),
-            "line 1, column 4: expected a statement ");
+  EXPECT_EQ(message("{% include 'a' %}").substr(0, 39), "line 1, column 4: expected a statement ");
   EXPECT_EQ(message("{{ 'a' | e }}"), "line 1, column 10: there is no filter 'e'");
   EXPECT_EQ(message("{{ 'a' + 1 }}"), "line 1, column 8: '+' does not take a str and a int");
   EXPECT_EQ(message("{{ 'a'.format() }}"),

@@ -63,7 +63,8 @@ class JsonWriter {
       part.clear();
       while (at < run.end) {
         const Scalar scalar = decode_scalar(text.bytes, at);
-        letter(scalar.value, std::string_view(text.bytes).substr(at, scalar.length), part);
+        letter(scalar.valid ? scalar.value : char32_t{0x3F},
+               std::string_view(text.bytes).substr(at, scalar.length), part);
         at += scalar.length;
       }
       append(out_, part, run.origin);

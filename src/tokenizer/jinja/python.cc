@@ -110,7 +110,7 @@ void append_quoted(Text& out, const Text& text) {
       } else if (c == '\\' || c == static_cast<char32_t>(quote)) {
         part += '\\';
         part += static_cast<char>(c);
-      } else if (is_printable(c)) {
+      } else if (!scalar.valid || is_printable(c)) {
         part.append(bytes.substr(at, scalar.length));
       } else {
         append_escape(part, c);

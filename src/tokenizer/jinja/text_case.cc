@@ -114,7 +114,11 @@ Text convert(const Text& text, TargetOf target_of) {
   for (const Run& run : text.runs) {
     while (at < run.end) {
       const Scalar scalar = decode_scalar(bytes, at);
-      append_case(bytes, at, scalar, target_of(scalar.value), out.bytes);
+      if (scalar.valid) {
+        append_case(bytes, at, scalar, target_of(scalar.value), out.bytes);
+      } else {
+        out.bytes.append(bytes.substr(at, scalar.length));  // a message may hold any bytes
+      }
       at += scalar.length;
     }
     out.runs.push_back({out.bytes.size(), run.origin});
