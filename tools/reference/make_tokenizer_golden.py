@@ -7,7 +7,8 @@ Rerun:   python -m venv v && v/bin/pip install tokenizers
          v/bin/python tools/reference/make_tokenizer_golden.py gemma3-tokenizer.json \
              tests/golden/texts tests/golden/tokenizer/gemma3.jsonl --count 20500 [--full F.jsonl]
          v/bin/python tools/reference/make_tokenizer_golden.py gemma4-tokenizer.json \
-             tests/golden/texts tests/golden/tokenizer/gemma4.jsonl --count 2000
+             tests/golden/texts tests/golden/tokenizer/gemma4.jsonl --count 20500 && xz -9 \
+             tests/golden/tokenizer/gemma4.jsonl
 
 The golden is UTF-8, one JSON object a line; what is left out equals what stands before it:
   text           the string
