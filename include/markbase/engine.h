@@ -33,7 +33,9 @@ struct ModelInfo {
   int64_t context_tokens = 0;    // in this engine
   bool has_chat_format = false;  // messages are understood
   bool has_chat_template =
-      false;  // the files carry a template: `run` uses it unless told otherwise
+      false;                  // the files carry a template: `run` uses it unless told otherwise
+  bool has_thinking = false;  // the chat format can ask the model to think
+  bool has_tools = false;     // the chat format can offer tools
   SamplingOptions sampling_defaults;
   uint64_t weight_bytes = 0;            // packed, in memory
   uint64_t weight_bytes_per_token = 0;  // read for one decoded token

@@ -71,8 +71,11 @@ struct OutputPiece {
 };
 
 struct Message {
-  std::string role;  // "system", "user", "assistant"
+  std::string role;  // "system", "user", "assistant", "tool"
   std::string content;
+  std::string reasoning = {};             // what an assistant thought before it answered
+  std::vector<ToolCall> tool_calls = {};  // of an assistant
+  std::string tool_call_id = {};          // of a tool's result: the call that it answers
 };
 
 // What to answer. Exactly one of ids, text, messages is used, in this order of preference.
@@ -82,9 +85,13 @@ struct Request {
   bool text_is_set = false;       // an empty text is a request too
   bool parse_special = false;     // control-token spellings in `text` become tokens
   std::vector<Message> messages;  // through the model's chat format
+  std::string tools;              // JSON list of tools for the model to call, with messages only
+  bool enable_thinking = false;   // let the model think first, with messages only
   int64_t max_tokens = -1;        // -1: until a stop or the end of the context
   SamplingOptions sampling;
-  std::vector<std::string> stop;  // stop strings, removed from the text; may straddle tokens
+  // Stop strings end the answer and are removed from it; they may straddle tokens. Thoughts and
+  // calls are not searched.
+  std::vector<std::string> stop;
   bool ignore_eos = false;
   uint32_t answer_idx = 0;  // which of several answers to the same prompt (keys the random numbers)
 };
@@ -100,10 +107,14 @@ struct Timings {
 };
 
 struct Completion {
-  std::string text;
+  std::string text;  // the answer: without thoughts and calls, calls that cannot be read included
+  std::string reasoning;            // thoughts
+  std::vector<std::string> labels;  // of channels of thought that are not called "thought"
+  std::vector<ToolCall> tool_calls;
+  std::vector<BrokenCall> broken_calls;
   std::vector<int32_t> ids;  // generated, the stop id not included
   std::vector<int32_t> prompt_ids;
-  std::string finish_reason;  // "stop", "length", "cancelled"
+  std::string finish_reason;  // "stop", "length", "tool_calls", "cancelled"
   Timings timings;
 };
 
@@ -111,7 +122,10 @@ struct Completion {
 // stop string.
 struct TokenEvent {
   std::string_view text;
-  int32_t id = -1;
+  int32_t id =
+      -1;  // of the first event of a token; -1 for more of the same and for what was held back
+  OutputPiece::Kind kind = OutputPiece::Kind::kContent;
+  const ToolCall* call = nullptr;  // of a call, which comes when it is whole; its text is empty
 };
 
 }  // namespace markbase

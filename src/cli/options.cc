@@ -87,7 +87,7 @@ void add_prompt_options(CLI::App& app, PromptOptions& prompt) {
   app.add_option("--system", prompt.system, "a system message");
   app.add_flag("--raw", prompt.raw, "plain continuation: BOS once, no chat template");
   app.add_flag("--special", prompt.special, "with --raw: control-token spellings become tokens");
-  app.add_flag("--think", prompt.think, "not for the models of this build yet");
+  app.add_flag("--think", prompt.think, "let the model think first");
   app.add_option("--image", prompt.image, "not in this build yet");
   app.add_option("--audio", prompt.audio, "not in this build yet");
   app.add_option("--video", prompt.video, "not in this build yet");

@@ -11,7 +11,6 @@ Result<void> refuse_media(const PromptOptions& prompt) {
     return base::usage_error("--image: this build has no picture input yet");
   if (!prompt.audio.empty()) return base::usage_error("--audio: this build has no sound input yet");
   if (!prompt.video.empty()) return base::usage_error("--video: this build has no video input yet");
-  if (prompt.think) return base::usage_error("--think: this model has no thinking mode");
   return {};
 }
 
@@ -32,6 +31,12 @@ Result<Request> prompt_request(const PromptOptions& prompt, const Engine& engine
   const int sources =
       (prompt.text ? 1 : 0) + (prompt.file.empty() ? 0 : 1) + (prompt.ids.empty() ? 0 : 1);
   if (sources > 1) return base::usage_error("give one of -p, -f and --ids, not several");
+  if (prompt.think && !engine.info().has_thinking) {
+    return base::usage_error("--think: this model has no thinking mode");
+  }
+  if (prompt.think && (prompt.raw || !prompt.ids.empty())) {
+    return base::usage_error("--think: goes with a chat, not with --raw or --ids");
+  }
   Request request;
   if (!prompt.ids.empty()) {
     if (!prompt.system.empty())
@@ -54,6 +59,7 @@ Result<Request> prompt_request(const PromptOptions& prompt, const Engine& engine
     request.parse_special = prompt.special;
     return request;
   }
+  request.enable_thinking = prompt.think;
   if (!prompt.system.empty()) request.messages.push_back({"system", prompt.system});
   request.messages.push_back({"user", std::move(text)});
   return request;

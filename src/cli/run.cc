@@ -1,7 +1,9 @@
 // run: one answer.
 #include "base/error.h"
 #include "cli/cli.h"
+#include "cli/parsed_json.h"
 #include "cli/sampling.h"
+#include "cli/turn.h"
 
 namespace markbase::cli {
 namespace {
@@ -10,6 +12,7 @@ struct RunOptions {
   SharedOptions shared;
   PromptOptions prompt;
   SamplingFlags sampling;
+  ToolFlags tools;
   std::string json_schema;
 };
 
@@ -25,23 +28,43 @@ base::Json timings_json(const Timings& timings) {
   return json;
 }
 
-base::Json completion_json(const Completion& completion, uint64_t seed) {
-  base::Json json;
-  json["text"] = completion.text;
-  json["ids"] = completion.ids;
-  json["prompt_ids"] = completion.prompt_ids;
-  json["finish_reason"] = completion.finish_reason;
-  json["reasoning"] = nullptr;
-  json["tool_calls"] = base::Json::array();
-  json["seed"] = seed;
-  json["timings"] = timings_json(completion.timings);
-  return json;
+std::string steps_json(const std::vector<ToolStep>& steps) {
+  std::string out = "[";
+  for (const ToolStep& step : steps) {
+    if (out.size() > 1) out += ',';
+    const base::Json rest = {{"result", step.result.content}, {"failed", step.result.failed}};
+    out += fmt::format("{{\"call\":{},{}", call_json(step.call), base::dump_json(rest).substr(1));
+  }
+  return out + "]";
+}
+
+// By hand, because arguments keep the spelling of their numbers.
+std::string turn_json(const Turn& turn, const ToolDeclarations* tools, uint64_t seed) {
+  const Completion& c = turn.completion;
+  const auto dump = [](const base::Json& json) { return base::dump_json(json); };
+  std::vector<std::string> members = {
+      "\"text\": " + dump(c.text),
+      "\"ids\": " + dump(c.ids),
+      "\"prompt_ids\": " + dump(c.prompt_ids),
+      "\"finish_reason\": " + dump(c.finish_reason),
+      "\"reasoning\": " + (c.reasoning.empty() ? "null" : dump(c.reasoning)),
+      "\"tool_calls\": " + calls_json(c.tool_calls, tools),
+  };
+  if (!c.labels.empty()) members.push_back("\"labels\": " + dump(c.labels));
+  if (!c.broken_calls.empty()) {
+    members.push_back("\"broken_calls\": " + broken_calls_json(c.broken_calls));
+  }
+  if (!turn.steps.empty()) members.push_back("\"tool_results\": " + steps_json(turn.steps));
+  members.push_back("\"seed\": " + dump(seed));
+  members.push_back("\"timings\": " + dump(timings_json(c.timings)));
+  return fmt::format("{{\n  {}\n}}\n", fmt::join(members, ",\n  "));
 }
 
 Result<int> run(const RunOptions& options) {
   if (!options.json_schema.empty()) {
     return base::usage_error("--json-schema: this build cannot constrain the output yet");
   }
+  MB_ASSIGN(const ToolRunner tools, ToolRunner::create(options.tools));
   MB_ASSIGN(Engine engine, load_engine(options.shared));
   MB_ASSIGN(Request request, prompt_request(options.prompt, engine, true));
   if (!options.prompt.raw && !engine.info().has_chat_template && request.ids.empty()) {
@@ -49,21 +72,21 @@ Result<int> run(const RunOptions& options) {
          "this model carries no chat template: the text is continued as it is");
   }
   MB_TRY(apply_sampling(options.sampling, engine.info().sampling_defaults, request));
+  note_overrides(options.sampling, engine.info().sampling_defaults, options.shared.quiet);
+  MB_TRY(offer_tools(tools, engine, request));
 
   const GracefulInterrupt graceful;
-  Result<void> printed;
-  const bool stream = !options.shared.json;
-  MB_ASSIGN(Completion completion, engine.generate(request, [&](const TokenEvent& event) {
-    if (stream && !event.text.empty()) printed = print(event.text);
-    return printed.ok() && !interrupted();
-  }));
-  MB_TRY(std::move(printed));
+  AnswerPrinter printer;
+  if (tools.runs_calls()) printer.hide_calls();
+  AnswerPrinter* shown = options.shared.json ? nullptr : &printer;
+  MB_ASSIGN(const Turn turn, run_turn(engine, request, tools, shown, options.shared.quiet));
   if (options.shared.json) {
-    MB_TRY(print(base::dump_json(completion_json(completion, request.sampling.seed), 2) + "\n"));
+    MB_TRY(print(turn_json(turn, tools.declarations(), request.sampling.seed)));
   } else {
-    MB_TRY(print("\n"));
+    MB_TRY(printer.finish());
   }
-  note(options.shared.quiet, timing_line(completion.timings));
+  note_broken_calls(turn.completion, options.shared.quiet);
+  note(options.shared.quiet, timing_line(turn.completion.timings));
   if (request.sampling.temperature > 0 && !options.sampling.seed)
     note(options.shared.quiet, fmt::format("drawn with --seed {}", request.sampling.seed));
   if (interrupted()) return Error{ErrorCode::kCancelled, "interrupted"};
@@ -89,6 +112,7 @@ Action make_run(CLI::App& app) {
   add_shared_options(app, options->shared, ModelArgument::kRequired);
   add_prompt_options(app, options->prompt);
   add_sampling_options(app, options->sampling);
+  add_tool_options(app, options->tools);
   app.add_option("--json-schema", options->json_schema, "not in this build yet");
   return [options] { return run(*options); };
 }

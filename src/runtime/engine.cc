@@ -10,6 +10,7 @@
 #include "runtime/engine_thread.h"
 #include "runtime/generation.h"
 #include "runtime/logits.h"
+#include "runtime/request_prompt.h"
 
 namespace markbase {
 
@@ -47,6 +48,9 @@ ModelInfo describe(const runtime::LoadedModel& model) {
   info.context_tokens = model.runner_options.context_tokens;
   info.has_chat_format = runtime::has_chat_format(*model.tokenizer);
   info.has_chat_template = !model.tokenizer->chat_template().empty();
+  const runtime::ChatAbilities can = runtime::chat_abilities(*model.tokenizer);
+  info.has_thinking = can.thinking;
+  info.has_tools = can.tools;
   info.sampling_defaults = model.generation.sampling;
   info.weight_bytes = model.weights.total_bytes();
   info.weight_bytes_per_token = model.weights.bytes_per_token();

@@ -2,10 +2,11 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "base/error.h"
-#include "runtime/chat_prompt.h"
-#include "runtime/stop_strings.h"
+#include "runtime/answer_text.h"
+#include "runtime/request_prompt.h"
 
 namespace markbase::runtime {
 namespace {
@@ -50,8 +51,7 @@ class Answer {
         state_(state),
         sequence_(*model.runner),
         params_(sampling_params(state.request)),
-        decoder_(*model.tokenizer, /*skip_special=*/true),
-        stops_(state.request.stop) {
+        text_(*model.tokenizer, state.request, state.prompt_ids) {
     completion_.prompt_ids = state.prompt_ids;
     rows_.reserve(static_cast<size_t>(model.runner_options.prefill_chunk_tokens));
   }
@@ -117,10 +117,9 @@ class Answer {
       return end("stop");
     }
     completion_.ids.push_back(id);
-    const std::string text = stops_.push(decoder_.push(id));
-    completion_.text += text;
-    if (stops_.stopped()) end("stop");
-    if (state_.on_event && !state_.on_event({text, id})) return end("cancelled");
+    const std::vector<OutputPiece> pieces = text_.push(id);
+    if (text_.stopped()) end("stop");
+    if (!show(pieces, id)) return end("cancelled");
     if (ended_) return false;
     const auto generated = static_cast<int64_t>(completion_.ids.size());
     const auto used = static_cast<int64_t>(state_.prompt_ids.size()) + generated;
@@ -138,12 +137,22 @@ class Answer {
     return false;
   }
 
-  // What was held back turned out not to be a stop string.
+  // At least one event a token, even where it has nothing to show.
+  bool show(const std::vector<OutputPiece>& pieces, int32_t id) {
+    if (!state_.on_event) return true;
+    if (pieces.empty()) return state_.on_event({{}, id});
+    for (const OutputPiece& piece : pieces) {
+      const ToolCall* call = piece.kind == OutputPiece::Kind::kToolCall ? &piece.call : nullptr;
+      if (!state_.on_event({piece.text, std::exchange(id, -1), piece.kind, call})) return false;
+    }
+    return true;
+  }
+
+  // What was held back turned out not to be a stop string, or a marker.
   void finish_text() {
-    std::string rest = stops_.push(decoder_.finish());
-    rest += stops_.finish();
-    completion_.text += rest;
-    if (!rest.empty() && state_.on_event) state_.on_event({rest, -1});
+    const std::vector<OutputPiece> rest = text_.finish(completion_.finish_reason == "length");
+    if (!rest.empty()) (void)show(rest, -1);
+    text_.move_to(&completion_);
   }
 
   void fill_timings(Clock::time_point start, Clock::time_point first, Clock::time_point last) {
@@ -163,8 +172,7 @@ class Answer {
   RequestState& state_;
   OpenSequence sequence_;
   ops::SamplingParams params_;
-  tokenizer::StreamDecoder decoder_;
-  StopScanner stops_;
+  AnswerText text_;
   std::vector<StepRow> rows_;
   Completion completion_;
   bool ended_ = false;
@@ -189,6 +197,12 @@ Result<void> check_request(const Request& request) {
   if (request.max_tokens < -1) {
     return base::usage_error("max_tokens: expected 0 or more (or -1: no limit), got {}",
                              request.max_tokens);
+  }
+  const bool chat = !request.messages.empty() && request.ids.empty() && request.text.empty() &&
+                    !request.text_is_set;
+  if (!chat && (request.enable_thinking || !request.tools.empty())) {
+    return base::usage_error("{}: goes with messages, got a plain prompt",
+                             request.enable_thinking ? "thinking" : "tools");
   }
   for (const std::string& stop : request.stop) {
     if (stop.empty())
@@ -223,7 +237,7 @@ Result<std::vector<int32_t>> prompt_ids(const Request& request, const LoadedMode
     ids = model.tokenizer->encode(request.text,
                                   {.add_bos = true, .parse_special = request.parse_special});
   } else if (!request.messages.empty()) {
-    MB_ASSIGN(ChatPrompt prompt, chat_prompt(*model.tokenizer, request.messages, true));
+    MB_ASSIGN(ChatPrompt prompt, request_prompt(*model.tokenizer, request));
     ids = std::move(prompt.ids);
   }
   MB_TRY(check_prompt(ids, model));

@@ -6,18 +6,22 @@
 The parts that need a model take it from MARKBASE_TEST_MODEL (scripts/test.sh sets it) and are skipped without.
 """
 import array
+import fcntl
 import hashlib
 import json
 import os
 import pathlib
+import pty
 import re
 import resource
+import select
 import shutil
 import signal
 import struct
 import subprocess
 import sys
 import tempfile
+import termios
 import time
 import unittest
 
@@ -361,6 +365,123 @@ class Defaults(unittest.TestCase):
             self.assertIn(word, err)
 
 
+class Tools(unittest.TestCase):
+    def check(self, args, *words):
+        code, out, err = run("run", TINY, "--ids", "2,3", "-n", 1, *args)
+        self.assertEqual((code, out), (2, ""), err)
+        for word in words:
+            self.assertIn(word, err)
+
+    def test_what_cannot_be_offered_is_refused(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = pathlib.Path(folder, "tools.json")
+            path.write_text('[{"name": "f"}]')
+            self.check(["--tool-exec", "cat"], "--tool-exec", "--tools")
+            self.check(["--tools", path], "--tools")  # this model has no tools
+            self.check(["--tools", path, "--tool-exec", "sh -c 'open"], "--tool-exec")
+            self.check(["--tools", path, "--tool-exec", " "], "--tool-exec")
+            for text in ["{}", "[", '[{"name": 1}]']:
+                path.write_text(text)
+                self.check(["--tools", path], "--tools", str(path))
+            code, _, err = run("run", TINY, "--ids", "2,3", "--tools", folder + "/none.json")
+            self.assertEqual(code, 3, err)
+
+    def test_thinking_is_refused_where_there_is_none(self):
+        self.check(["--think"], "--think")
+
+
+class Terminal:
+    """The program on a terminal of its own."""
+
+    def __init__(self, args, columns=80):
+        self.pid, self.fd = pty.fork()
+        if self.pid == 0:
+            os.environ["TERM"] = "xterm"
+            os.execv(BINARY, [BINARY, *map(str, args)])
+        fcntl.ioctl(self.fd, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+        self.shown = ""
+
+    def expect(self, text, timeout=120):
+        end = time.monotonic() + timeout
+        while text not in self.shown:
+            ready, _, _ = select.select([self.fd], [], [], max(0, end - time.monotonic()))
+            if not ready:
+                raise AssertionError(f"{text!r} did not come: {self.shown!r}")
+            try:
+                data = os.read(self.fd, 65536)
+            except OSError:
+                data = b""
+            if not data:
+                raise AssertionError(f"{text!r} did not come before the end: {self.shown!r}")
+            self.shown += data.decode(errors="replace")
+        before, self.shown = self.shown.split(text, 1)
+        return before
+
+    def expect_something(self):
+        while not self.shown:
+            self.shown = os.read(self.fd, 65536).decode(errors="replace")
+
+    def send(self, text):
+        os.write(self.fd, text.encode())
+
+    def wait(self):
+        try:
+            while os.read(self.fd, 65536):
+                pass
+        except OSError:
+            pass
+        _, status = os.waitpid(self.pid, 0)
+        os.close(self.fd)
+        return os.waitstatus_to_exitcode(status)
+
+
+@unittest.skipUnless(MODEL, "MARKBASE_TEST_MODEL is not set")
+class ChatOnATerminal(unittest.TestCase):
+    def setUp(self):
+        self.folder = tempfile.TemporaryDirectory()
+        self.saved = pathlib.Path(self.folder.name, "c.json")
+        self.terminal = Terminal(["chat", MODEL, *SMALL, "-n", 3, "--temperature", 0])
+        self.terminal.expect("\x1b[?2004h")
+
+    def tearDown(self):
+        self.folder.cleanup()
+
+    def messages(self):
+        """What the user has said, by /save, and the end of the program."""
+        self.terminal.send(f"/save {self.saved}\r")
+        self.terminal.expect("saved to")
+        self.terminal.expect("\x1b[?2004h")
+        self.terminal.send("\x04")
+        self.assertEqual(self.terminal.wait(), 0)
+        return [m["content"] for m in json.loads(self.saved.read_text()) if m["role"] == "user"]
+
+    def say(self, keys):
+        self.terminal.send(keys)
+        self.terminal.expect("tokens/s | first token")
+        self.terminal.expect("\x1b[?2004h")
+
+    def test_editing(self):
+        self.say("Hxy\x7f\x7fello\x01>\x05 wor\x1b[D\x1b[D\x1b[3~\x1b[C日本\x7f!\x17end\r")
+        self.assertEqual(self.messages(), [">Hello end"])
+
+    def test_history(self):
+        self.say("first\r")
+        self.say("second\r")
+        self.say("draft\x1b[A\x1b[A\x1b[B\x1b[A!\r")
+        self.say("\x1b[A\x1b[A\x1b[A\x1b[A\x1b[B\x1b[B\x1b[B\x1b[Bx\r")
+        self.assertEqual(self.messages(), ["first", "second", "first!", "x"])
+
+    def test_a_paste_of_many_lines_is_one_message(self):
+        self.say("see:\x1b[200~one\rtwo\n/reset\tthree\x1b[201~ end\r")
+        self.assertEqual(self.messages(), ["see:one\ntwo\n/reset\tthree end"])
+
+    def test_ctrl_c_gives_a_fresh_line(self):
+        self.terminal.send("nonsense\x03")
+        self.terminal.expect("\x1b[?2004h")
+        self.say("sense\r")
+        self.assertEqual(self.messages(), ["sense"])
+
+
 @unittest.skipUnless(MODEL, "MARKBASE_TEST_MODEL is not set")
 class WithModel(unittest.TestCase):
     def schema(self, name, document):
@@ -585,6 +706,26 @@ class WithModel(unittest.TestCase):
         code, _, err = run("run", MODEL, *SMALL, "--ids", "2,999999999", "-n", 1)
         self.assertEqual(code, 2, err)
         self.assertIn("999999999", err)
+
+    def test_overrides_are_said(self):
+        _, _, err = run("run", MODEL, *SMALL, "-p", "a", "-n", 1, "--temperature", 0, "--top-k", 5)
+        self.assertRegex(err, r"sampling: --temperature 0 \(the model's own: [\d.]+\), --top-k 5")
+        self.assertNotIn("sampling:", run("run", MODEL, *SMALL, "-p", "a", "-n", 1)[2])
+
+    def test_ctrl_c_stops_the_answer_and_keeps_the_session(self):
+        terminal = Terminal(["chat", MODEL, *SMALL, "--ignore-eos", "--temperature", 0])
+        terminal.expect("> ")
+        terminal.send("Hi\r")
+        terminal.expect("\x1b[?2004l")
+        terminal.expect_something()  # of the answer
+        terminal.send("\x03")
+        terminal.expect("tokens/s | first token")
+        terminal.expect("> ")
+        terminal.send("/reset\r")
+        terminal.expect("forgotten")
+        terminal.expect("\x1b[?2004h")
+        terminal.send("\x04")
+        self.assertEqual(terminal.wait(), 0)
 
     def test_chat_from_a_pipe(self):
         code, out, err = run("chat", MODEL, *SMALL, "-n", 5, "--temperature", 0, stdin="Hi\n/reset\n/nonsense\nHi\n")

@@ -1,0 +1,29 @@
+// A conversation with its tools to the ids that a model starts from.
+#pragma once
+
+#include <string>
+
+#include "markbase/options.h"
+#include "markbase/result.h"
+#include "runtime/chat_prompt.h"
+#include "tokenizer/tokenizer.h"
+
+namespace markbase::runtime {
+
+// What a model's chat format can ask for beyond turns.
+struct ChatAbilities {
+  bool thinking = false;
+  bool tools = false;
+};
+ChatAbilities chat_abilities(const tokenizer::Tokenizer& tokenizer);
+
+// The conversation as chat templates take it: {"messages", "tools", "add_generation_prompt",
+// "enable_thinking"}. Errors (kUsage): tools or arguments that are no JSON list and object.
+Result<std::string> request_json(const Request& request);
+
+// The prompt of request.messages, ending with the opening of the model's turn. Errors: kUsage where
+// the format refuses the messages or has no thinking or tools, kBadInput where the model has no
+// chat format.
+Result<ChatPrompt> request_prompt(const tokenizer::Tokenizer& tokenizer, const Request& request);
+
+}  // namespace markbase::runtime
