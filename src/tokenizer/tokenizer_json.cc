@@ -277,15 +277,20 @@ Result<int32_t> named_token(const Json& config, const char* key, std::string_vie
 }
 
 // A text, or a list of {"name", "template"} of which "default" counts.
-std::string template_of(const Json& config) {
+Result<std::string> template_of(const Json& config, std::string_view source) {
   const Json& value = member(config, "chat_template");
+  if (value.is_null()) return std::string();
   if (value.is_string()) return value.get<std::string>();
-  if (!value.is_array()) return {};
-  for (const Json& entry : value) {
-    const Json& text = member(entry, "template");
-    if (member(entry, "name") == "default" && text.is_string()) return text.get<std::string>();
+  if (value.is_array()) {
+    for (const Json& entry : value) {
+      const Json& text = member(entry, "template");
+      if (member(entry, "name") == "default" && text.is_string()) return text.get<std::string>();
+    }
   }
-  return {};
+  return bad_input(
+      "{}: chat_template of tokenizer_config.json is {}, expected a text or a list with a template "
+      "named default",
+      source, shown(value));
 }
 
 }  // namespace
@@ -317,7 +322,11 @@ Result<std::unique_ptr<Tokenizer>> from_tokenizer_json(std::string_view tokenize
   MB_ASSIGN(parts.bos_id, named_token(config, "bos_token", "<bos>", parts.vocabulary, source));
   MB_ASSIGN(parts.eos_id, named_token(config, "eos_token", "<eos>", parts.vocabulary, source));
   MB_ASSIGN(parts.pad_id, named_token(config, "pad_token", "<pad>", parts.vocabulary, source));
-  parts.chat_template = chat_template.empty() ? template_of(config) : std::string(chat_template);
+  if (chat_template.empty()) {
+    MB_ASSIGN(parts.chat_template, template_of(config, source));
+  } else {
+    parts.chat_template = chat_template;
+  }
   return BpeTokenizer::create(std::move(parts));
 }
 

@@ -641,6 +641,20 @@ class WithModel(unittest.TestCase):
         answer = json.loads(out)
         self.assertEqual(answer["prompt"], "<bos><start_of_turn>user\nBe kind.\n\nHi<end_of_turn>\n<start_of_turn>model\n")
         self.assertEqual(answer["ids"][:2], [2, 105])
+        user = [{"role": "user", "content": "Hi"}]
+        code, out, err = run("template", MODEL, stdin=json.dumps(
+            {"messages": user + [{"role": "assistant", "content": "Yes, "}], "continue_final_message": True}))
+        self.assertEqual(code, 0, err)
+        self.assertTrue(json.loads(out)["prompt"].endswith("<start_of_turn>model\nYes,"))
+        for request, word in [({"messages": user, "tools": [{"type": "function"}]}, "tools"),
+                              ({"messages": user, "enable_thinking": True}, "enable_thinking"),
+                              ({"messages": user, "temperature": 1}, "temperature"),
+                              ({"messages": [{"role": "user", "content": "Hi", "refusal": "x"}]}, "refusal"),
+                              ({"messages": [{"role": "assistant", "content": "Hi"}]}, "alternate")]:
+            code, out, err = run("template", MODEL, stdin=json.dumps(request))
+            self.assertEqual(code, 2, err)
+            self.assertIn(word, err)
+            self.assertEqual(out, "")
 
     def test_inspect_verify_bench(self):
         code, out, err = run("inspect", MODEL, "--json")

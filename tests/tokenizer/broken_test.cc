@@ -115,7 +115,15 @@ TEST(BrokenTokenizerConfig, NamesTheKey) {
   };
   expect_refused(load("{\"bos_token\":\"<nope>\"}"), "bos_token");
   expect_refused(load("{\"eos_token\":7}"), "eos_token");
+  expect_refused(load("{\"chat_template\":7}"), "chat_template");
+  expect_refused(load("{\"chat_template\":[{\"name\":\"rag\",\"template\":\"T\"}]}"),
+                 "a template named default");
   EXPECT_FALSE(load("{").ok());
+  const auto named = load(
+      "{\"chat_template\":[{\"name\":\"rag\",\"template\":\"R\"},{\"name\":\"default\","
+      "\"template\":\"D\"}]}");
+  ASSERT_TRUE(named.ok());
+  EXPECT_EQ((*named)->chat_template(), "D");
   const auto good = load("{\"eos_token\":{\"content\":\"<end_of_turn>\"},\"chat_template\":\"T\"}");
   ASSERT_TRUE(good.ok());
   EXPECT_EQ((*good)->eos_id(), 5);
