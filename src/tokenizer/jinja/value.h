@@ -24,7 +24,8 @@ struct Run {
   Origin origin = Origin::kMessage;
 };
 
-// UTF-8; bytes of a message that are none are carried along. Neighbouring runs differ in origin; an empty text has none.
+// UTF-8; bytes of a message that are none are carried along. Neighbouring runs differ in origin; an
+// empty text has none.
 struct Text {
   std::string bytes;
   std::vector<Run> runs;
