@@ -65,7 +65,7 @@ void decode_all(const WeightView& weight) {
 // Numbers as they stand (hostile) or small, with the sizes that would be right for them.
 WeightView shape_from(Input& input, bool fitting) {
   WeightView weight;
-  weight.format = static_cast<Format>(input.take<uint8_t>() % 20);  // two of them do not exist
+  weight.format = static_cast<Format>(input.take<uint8_t>() % 23);  // two of them do not exist
   if (!fitting) {
     weight.rows = input.take<int64_t>();
     weight.cols = input.take<int64_t>();
@@ -88,6 +88,12 @@ size_t scale_bytes(const WeightView& weight) {
          markbase::tensor::dtype_bytes(weight.scale_dtype);
 }
 
+void as_float_mode(WeightView* weight) {
+  weight->bits = weight->format == Format::kMlxMXFP8 ? 8 : 4;
+  weight->group_size = weight->format == Format::kMlxNVFP4 ? 16 : 32;
+  weight->scale_dtype = markbase::tensor::DType::kU8;
+}
+
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
@@ -95,14 +101,16 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const bool fitting = input.take<uint8_t>() % 4 != 0;
   WeightView weight = shape_from(input, fitting);
   std::vector<std::byte> words, scales, biases;
-  const bool known = weight.format <= Format::kAffine;
+  const bool known = weight.format <= Format::kMlxNVFP4;
   if (fitting && known) {
     const bool affine = weight.format == Format::kAffine;
-    scales = input.bytes(affine ? scale_bytes(weight) : 0);
+    if (weight.format > Format::kAffine) as_float_mode(&weight);
+    scales = input.bytes(is_mlx(weight.format) ? scale_bytes(weight) : 0);
     biases = input.bytes(affine ? scale_bytes(weight) : 0);
     words = input.bytes(static_cast<size_t>(weight.rows * row_bytes(weight)));
     // Input that ends early stands for zeros, else few inputs would pass the checks.
-    if (affine) scales.resize(scale_bytes(weight)), biases.resize(scale_bytes(weight));
+    if (is_mlx(weight.format)) scales.resize(scale_bytes(weight));
+    if (affine) biases.resize(scale_bytes(weight));
     words.resize(static_cast<size_t>(weight.rows * row_bytes(weight)));
   } else {
     scales = input.bytes(input.take<uint8_t>());

@@ -34,7 +34,7 @@ Result<void> encode_affine_row(int bits, int group_size, tensor::DType scale_dty
                                std::span<const float> row, std::span<std::byte> words,
                                std::span<std::byte> scales, std::span<std::byte> biases);
 
-// count blocks of a format (not kAffine) with random codes and scales that are finite and of the
+// count blocks of a format (not of MLX) with random codes and scales that are finite and of the
 // size weights have, both signs; the same bytes for the same seed on every machine.
 std::vector<std::byte> random_blocks(Format format, uint64_t seed, int64_t count);
 

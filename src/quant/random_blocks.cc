@@ -88,7 +88,7 @@ void tame(Format format, uint64_t random, std::byte* block) {
 }  // namespace
 
 std::vector<std::byte> random_blocks(Format format, uint64_t seed, int64_t count) {
-  MB_CHECK(format != Format::kAffine && count >= 0);
+  MB_CHECK(!is_mlx(format) && count >= 0);
   const int64_t block_bytes = block_shape(format).bytes;
   std::vector<std::byte> bytes(static_cast<size_t>(count * block_bytes));
   Random random(seed);

@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "base/error.h"
+#include "quant/mlx_float.h"
 #include "quant/weight_view.h"
 
 namespace markbase::quant {
@@ -76,14 +77,36 @@ Result<void> check_affine(const WeightView& weight, std::string_view name) {
   return check_bytes(weight, name, "biases", scale_bytes, weight.biases.size());
 }
 
+Result<void> check_mlx_float(const WeightView& weight, const MlxFloatMode& mode,
+                             std::string_view name) {
+  if (weight.bits != mode.bits || weight.group_size != mode.group_size) {
+    return wrong(weight, name,
+                 fmt::format("expected {} bits in groups of {}, got {} in groups of {}", mode.bits,
+                             mode.group_size, weight.bits, weight.group_size));
+  }
+  if (weight.scale_dtype != tensor::DType::kU8) {
+    return wrong(
+        weight, name,
+        fmt::format("expected scales of type U8, got {}", tensor::dtype_name(weight.scale_dtype)));
+  }
+  if (!weight.biases.empty()) return wrong(weight, name, "expected no biases");
+  constexpr int64_t kUnit = 32;  // of every packed format
+  MB_TRY(check_multiple(weight, name, kUnit));
+  MB_TRY(check_bytes(weight, name, "packed words", weight.rows * row_bytes(weight),
+                     weight.data.size()));
+  return check_bytes(weight, name, "scales", weight.rows * (weight.cols / mode.group_size),
+                     weight.scales.size());
+}
+
 }  // namespace
 
 Result<void> validate(const WeightView& weight, std::string_view name) {
-  if (weight.format > Format::kAffine) {
+  if (weight.format > Format::kMlxNVFP4) {
     return wrong(weight, name, fmt::format("unknown format {}", static_cast<int>(weight.format)));
   }
   MB_TRY(check_shape(weight, name));
   if (weight.format == Format::kAffine) return check_affine(weight, name);
+  if (const auto mode = mlx_float_mode(weight.format)) return check_mlx_float(weight, *mode, name);
   if (!weight.scales.empty() || !weight.biases.empty()) {
     return wrong(weight, name, "expected no separate scales or biases");
   }

@@ -6,6 +6,7 @@
 #include "base/check.h"
 #include "quant/block_codec.h"
 #include "quant/mlx_affine.h"
+#include "quant/mlx_float.h"
 
 namespace markbase::quant {
 namespace {
@@ -56,6 +57,7 @@ const uint8_t* row_data(const WeightView& weight, int64_t row) {
 
 int64_t data_bytes(const WeightView& weight, int64_t elements) {
   if (weight.format == Format::kAffine) return elements / 8 * weight.bits;
+  if (const auto mode = mlx_float_mode(weight.format)) return elements / 8 * mode->bits;
   const BlockShape shape = block_shape(weight.format);
   return elements / shape.elements * shape.bytes;
 }
@@ -64,13 +66,18 @@ int64_t data_bytes(const WeightView& weight, int64_t elements) {
 void piece_codes(const WeightView& weight, const BlockCodec* codec, const uint8_t* packed,
                  int64_t count, uint8_t* codes) {
   if (codec != nullptr) return codec->codes(packed, count / codec->shape.elements, codes);
-  unpack_bit_stream(weight.bits, packed, {codes, static_cast<size_t>(count)});
+  const auto mode = mlx_float_mode(weight.format);
+  unpack_bit_stream(mode ? mode->bits : weight.bits, packed, {codes, static_cast<size_t>(count)});
 }
 
-void affine_scales(const WeightView& weight, int64_t first_group, std::span<float> scales,
-                   std::span<float> offsets) {
-  const int64_t at = first_group * static_cast<int64_t>(tensor::dtype_bytes(weight.scale_dtype));
+// Scales that stand apart from the codes, and affine offsets.
+void separate_scales(const WeightView& weight, int64_t first_group, std::span<float> scales,
+                     std::span<float> offsets) {
   const auto* scale_bytes = reinterpret_cast<const uint8_t*>(weight.scales.data());
+  if (weight.format != Format::kAffine) {
+    return load_half_scales(weight.format, scale_bytes + first_group, scales);
+  }
+  const int64_t at = first_group * static_cast<int64_t>(tensor::dtype_bytes(weight.scale_dtype));
   const auto* bias_bytes = reinterpret_cast<const uint8_t*>(weight.biases.data());
   load_floats(weight.scale_dtype, scale_bytes + at, scales);
   load_floats(weight.scale_dtype, bias_bytes + at, offsets);
@@ -112,8 +119,8 @@ void decode_grouped_row(const WeightView& weight, const GroupedLayout& layout, i
       codec->scales(piece, count / codec->shape.elements, scales.data(), offsets.data());
     } else {
       const size_t groups = static_cast<size_t>(count / layout.group_size);
-      affine_scales(weight, row_group + begin / layout.group_size, std::span(scales).first(groups),
-                    std::span(offsets).first(groups));
+      separate_scales(weight, row_group + begin / layout.group_size,
+                      std::span(scales).first(groups), std::span(offsets).first(groups));
     }
     apply_groups(layout, codes.data(), scales.data(), offsets.data(), count, out.data() + begin);
   }
@@ -159,8 +166,18 @@ std::string_view format_name(Format format) {
       return "MXFP4";
     case Format::kAffine:
       return "affine";
+    case Format::kMlxMXFP4:
+      return "mxfp4";
+    case Format::kMlxMXFP8:
+      return "mxfp8";
+    case Format::kMlxNVFP4:
+      return "nvfp4";
   }
   return "?";
+}
+
+bool is_mlx(Format format) {
+  return format == Format::kAffine || mlx_float_mode(format).has_value();
 }
 
 BlockShape block_shape(Format format) {
@@ -189,6 +206,11 @@ void decode_row(const WeightView& weight, int64_t row, std::span<float> out) {
   if (const auto layout = grouped_layout(weight)) {
     return decode_grouped_row(weight, *layout, row, out);
   }
+  if (weight.format == Format::kMlxMXFP8) {
+    const int64_t groups = weight.cols / mlx_float_mode(weight.format)->group_size;
+    const auto* scales = reinterpret_cast<const uint8_t*>(weight.scales.data()) + row * groups;
+    return decode_mxfp8(row_data(weight, row), scales, out);
+  }
   load_floats(float_dtype(weight.format), row_data(weight, row), out);
 }
 
@@ -199,6 +221,11 @@ std::span<const int8_t, 16> codebook_values(Codebook codebook) {
 
 std::optional<GroupedLayout> grouped_layout(const WeightView& weight) {
   if (const BlockCodec* codec = find_codec(weight.format)) return codec->layout;
+  constexpr auto kE2M1 = Codebook::kE2M1Doubled;
+  if (weight.format == Format::kMlxMXFP4)
+    return GroupedLayout{4, 32, 0, kE2M1, ScaleKind::kE8M0, false};
+  if (weight.format == Format::kMlxNVFP4)
+    return GroupedLayout{4, 16, 0, kE2M1, ScaleKind::kE4M3, false};
   if (weight.format != Format::kAffine) return std::nullopt;
   ScaleKind kind = ScaleKind::kF32;
   if (weight.scale_dtype == tensor::DType::kF16) kind = ScaleKind::kF16;
@@ -219,9 +246,7 @@ void unpack_scales(const WeightView& weight, int64_t row, std::span<float> scale
   const int64_t groups = weight.cols / layout->group_size;
   MB_CHECK(row >= 0 && row < weight.rows && scales.size() == static_cast<size_t>(groups));
   MB_CHECK(!layout->has_offset || offsets.size() == scales.size());
-  if (weight.format == Format::kAffine) {
-    return affine_scales(weight, row * groups, scales, offsets);
-  }
+  if (is_mlx(weight.format)) return separate_scales(weight, row * groups, scales, offsets);
   const BlockCodec& codec = block_codec(weight.format);
   codec.scales(row_data(weight, row), weight.cols / codec.shape.elements, scales.data(),
                offsets.data());

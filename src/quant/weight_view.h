@@ -2,8 +2,8 @@
 //
 // Every integer format is groups of 16, 32, 64 or 128 codes along a row; a value is
 //   w = scale * (code - zero_point) + offset        (code unsigned, zero_point one per format)
-// with scale and offset exact in float32. IQ4_NL, IQ4_XS and MXFP4 codes index a table of int8
-// values.
+// with scale and offset exact in float32. IQ4_NL, IQ4_XS, MXFP4 and NVFP4 codes index a table of
+// int8 values.
 #pragma once
 
 #include <cstdint>
@@ -24,10 +24,11 @@ enum class Format : uint8_t {
   kQ2_K, kQ3_K, kQ4_K, kQ5_K, kQ6_K,               // GGUF super-blocks of 256
   kIQ4_NL, kIQ4_XS, kMXFP4,                        // GGUF table formats
   kAffine,                                         // MLX: packed U32 words with scales and biases apart
+  kMlxMXFP4, kMlxMXFP8, kMlxNVFP4,                 // MLX: short floats in U32 words, scale bytes apart
 };
 // clang-format on
 
-// "Q4_K", "BF16", "affine", ...
+// "Q4_K", "BF16", "affine", "mxfp4" (MLX's; "MXFP4" is GGUF's), ...
 std::string_view format_name(Format format);
 
 // A two-dimensional weight [rows, cols], row-major, looking into mapped bytes it does not own.
@@ -36,15 +37,18 @@ struct WeightView {
   int64_t rows = 0;                      // outputs
   int64_t cols = 0;                      // inputs (K)
   std::span<const std::byte> data = {};  // blocks, floats, or packed words (kAffine)
-  // kAffine only:
+  // MLX formats only:
   int bits = 0;                                     // 2, 3, 4, 5, 6 or 8
-  int group_size = 0;                               // 32, 64 or 128
-  tensor::DType scale_dtype = tensor::DType::kF32;  // F32, F16 or BF16, of scales and biases
+  int group_size = 0;                               // 32, 64 or 128; 16 for nvfp4
+  tensor::DType scale_dtype = tensor::DType::kF32;  // F32, F16 or BF16, of scales and biases; or U8
   std::span<const std::byte> scales = {};           // [rows, cols / group_size]
-  std::span<const std::byte> biases = {};           // [rows, cols / group_size]
+  std::span<const std::byte> biases = {};           // [rows, cols / group_size], kAffine alone
 };
 
-// Elements and bytes of one block ({1, 2} for BF16). kAffine has none and MB_CHECKs.
+// The bits and group of MLX's float modes and of affine weights stand apart from their words.
+bool is_mlx(Format format);
+
+// Elements and bytes of one block ({1, 2} for BF16). MLX formats have none and MB_CHECK.
 struct BlockShape {
   int64_t elements;
   int64_t bytes;
@@ -72,6 +76,7 @@ enum class ScaleKind : uint8_t {
   kBF16,  // one bfloat16 per group (and offset)
   kF32,   // one float per group (and offset)
   kE8M0,  // one power-of-two byte per group, scale = 2^(code - 128): table values are doubled E2M1
+  kE4M3,  // one E4M3 byte per group, scale = half its value: table values are doubled E2M1
   kSub,   // scale = d * sub, d a half per 256 elements, sub int8 (Q3_K, Q6_K, IQ4_XS: sub already
           // centred) or uint8 (Q2_K, Q4_K, Q5_K, where offset = -(dmin * submin))
 };
@@ -90,7 +95,7 @@ struct GroupedLayout {
   bool has_offset;
 };
 
-// nullopt for the plain float formats.
+// nullopt for the plain float formats and for mxfp8, whose codes are floats.
 std::optional<GroupedLayout> grouped_layout(const WeightView& weight);
 
 // Unsigned codes of one row in element order, codes[cols] (before zero point or table).

@@ -21,6 +21,11 @@ WeightView affine() {
   return {Format::kAffine, 2, 128, bytes(128), 4, 64, tensor::DType::kBF16, bytes(8), bytes(8)};
 }
 
+// A good nvfp4 weight [2, 64]: 64 bytes of words, a scale byte each 16.
+WeightView nvfp4() {
+  return {Format::kMlxNVFP4, 2, 64, bytes(64), 4, 16, tensor::DType::kU8, bytes(8), {}};
+}
+
 struct Broken {
   const char* rule;
   WeightView weight;
@@ -28,8 +33,7 @@ struct Broken {
 };
 
 template <class Change>
-WeightView changed(Change change) {
-  WeightView weight = affine();
+WeightView changed(Change change, WeightView weight = affine()) {
   change(weight);
   return weight;
 }
@@ -70,6 +74,18 @@ TEST(Validate, RefusesBrokenViews) {
       {"wider scale type", changed([](View& w) { w.scale_dtype = DType::kF32; }),
        "16 bytes of scales, got 8"},
       {"other group", changed([](View& w) { w.group_size = 32; }), "16 bytes of scales, got 8"},
+      {"bits of another mode", changed([](View& w) { w.bits = 8; }, nvfp4()),
+       "expected 4 bits in groups of 16, got 8"},
+      {"group of another mode", changed([](View& w) { w.group_size = 32; }, nvfp4()),
+       "in groups of 16, got 4 in groups of 32"},
+      {"scales as floats", changed([](View& w) { w.scale_dtype = DType::kF16; }, nvfp4()),
+       "type U8, got F16"},
+      {"biases", changed([](View& w) { w.biases = bytes(8); }, nvfp4()), "expected no biases"},
+      {"half a unit", changed([](View& w) { w.cols = 48; }, nvfp4()), "multiples of 32, got 48"},
+      {"few scale bytes", changed([](View& w) { w.scales = bytes(7); }, nvfp4()),
+       "8 bytes of scales, got 7"},
+      {"few nibbles", changed([](View& w) { w.data = bytes(63); }, nvfp4()),
+       "64 bytes of packed words, got 63"},
       {"affine overflow", changed([](View& w) { w.rows = kHuge / 64; }), "63 bits"},
   };
   for (const Broken& broken : kTable) {
@@ -84,6 +100,7 @@ TEST(Validate, RefusesBrokenViews) {
 
 TEST(Validate, AcceptsGoodOnes) {
   EXPECT_TRUE(validate(affine(), "w").ok());
+  EXPECT_TRUE(validate(nvfp4(), "w").ok());
   EXPECT_TRUE(validate(blocks(Format::kQ4_K, 2, 512, 576), "w").ok());
   EXPECT_TRUE(validate(blocks(Format::kBF16, 3, 5, 30), "w").ok());
 }

@@ -2,7 +2,9 @@
 
 GGUF block types: the bytes are random (scales finite, zeros and subnormals among them), the values
 are those of the `gguf` package's numpy dequantiser. MLX affine: `mlx.core.quantize` on random
-float32 rows and `mlx.core.dequantize` of the result, on the CPU, in float32.
+float32 rows and `mlx.core.dequantize` of the result, on the CPU, in float32. MLX float modes: random
+words and scale bytes (every finite E4M3 code, exponents from subnormal to 2^116), and their values by
+`mlx.core.dequantize` in float32.
 
 Programs: gguf, numpy, mlx (versions in provenance.json). Seed: 20240803.
 Rerun:    python -m venv v && v/bin/pip install numpy gguf 'mlx[cpu]'
@@ -14,6 +16,9 @@ Files, all little-endian and without any header; sizes are listed in manifest.js
   mlx_affine_b<B>_g<G>.words.u32      [rows, columns * B / 32] uint32
   mlx_affine_b<B>_g<G>.scales.f32     [rows, columns / G] float32, same for .biases.f32
   mlx_affine_b<B>_g<G>.values.f32     [rows, columns] float32
+  mlx_<mode>.words.u32                [rows, columns * bits / 32] uint32
+  mlx_<mode>.scales.u8                [rows, columns / group] uint8
+  mlx_<mode>.values.f32               [rows, columns] float32
 """
 
 import argparse
@@ -34,6 +39,7 @@ HALF_FIELDS = {
 }  # fmt: skip
 PLAIN = ["F16", "BF16"]
 # 6 * 2^(252-127) is the largest MXFP4 value that float32 holds.
+MLX_EXPONENTS = [0, 1, 2, 3, 60, 100, 113, 119, 126, 127, 128, 135, 200, 243]
 MXFP4_EXPONENTS = [0, 1, 2, 3, 100, 119, 126, 127, 128, 135, 200, 252]
 
 
@@ -102,6 +108,40 @@ def write_mlx_affine(out, rng):
     return manifest
 
 
+def finite_e4m3(rng, count):
+    codes = rng.integers(0, 256, size=count, dtype=np.uint8)
+    codes[: min(count, 256)] = np.arange(256, dtype=np.uint8)[:count]
+    codes[(codes & 0x7F) == 0x7F] = 0
+    rng.shuffle(codes)
+    return codes
+
+
+def write_mlx_float(out):
+    import mlx.core as mx
+
+    mx.set_default_device(mx.cpu)
+    rng = np.random.default_rng(SEED + 1)
+    manifest = {}
+    rows, columns = 4, 512
+    for mode, bits, group in (("mxfp4", 4, 32), ("mxfp8", 8, 32), ("nvfp4", 4, 16)):
+        codes = finite_e4m3(rng, rows * columns * bits // 8)
+        if bits == 4:
+            codes = rng.integers(0, 256, size=codes.size, dtype=np.uint8)
+        words = codes.view("<u4").reshape(rows, columns * bits // 32)
+        count = rows * columns // group
+        scales = finite_e4m3(rng, count) if mode == "nvfp4" else np.resize(MLX_EXPONENTS, count)
+        scales = scales.astype(np.uint8).reshape(rows, columns // group)
+        values = mx.dequantize(mx.array(words), mx.array(scales), group_size=group, bits=bits, mode=mode,
+                               dtype=mx.float32)  # fmt: skip
+        values = np.array(values).astype("<f4")
+        assert np.isfinite(values).all(), mode
+        (out / f"mlx_{mode}.words.u32").write_bytes(words.tobytes())
+        (out / f"mlx_{mode}.scales.u8").write_bytes(scales.tobytes())
+        (out / f"mlx_{mode}.values.f32").write_bytes(values.tobytes())
+        manifest[mode] = {"bits": bits, "group": group, "rows": rows, "columns": columns}
+    return manifest
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("out", type=pathlib.Path)
@@ -109,6 +149,7 @@ def main():
     out.mkdir(parents=True, exist_ok=True)
     rng = np.random.default_rng(SEED)
     manifest = {"gguf": write_gguf_types(out, rng), "mlx_affine": write_mlx_affine(out, rng)}
+    manifest["mlx_float"] = write_mlx_float(out)
     (out / "manifest.json").write_text(json.dumps(manifest, indent=1) + "\n")
     provenance.write(out, __file__, ["gguf", "numpy", "mlx"], seed=SEED)
 
