@@ -89,6 +89,30 @@ std::unique_ptr<TestWeight> affine_weight(int bits, int group, DType dtype, int6
   return w;
 }
 
+// One of MLX's float modes: all codes, scale bytes from subnormal powers of two up to moderate
+// ones.
+std::unique_ptr<TestWeight> float_mode_weight(Format format, int64_t rows, int64_t cols,
+                                              uint64_t seed) {
+  auto w = std::make_unique<TestWeight>();
+  w->name = std::string(quant::format_name(format));
+  const bool eight_bits = format == Format::kMlxMXFP8;
+  const bool e4m3_scales = format == Format::kMlxNVFP4;
+  const int group = e4m3_scales ? 16 : 32;
+  std::mt19937_64 random(seed);
+  const auto finite_e4m3 = [&] {
+    const auto code = static_cast<uint8_t>(random());
+    return (code & 0x7f) == 0x7f ? uint8_t{0} : code;
+  };
+  for (int64_t i = 0; i < rows * cols / (eight_bits ? 1 : 2); ++i)
+    w->data.push_back(std::byte{eight_bits ? finite_e4m3() : static_cast<uint8_t>(random())});
+  for (int64_t i = 0; i < rows * cols / group; ++i) {
+    const auto power = static_cast<uint8_t>(i % 7 == 0 ? random() % 3 : 110 + random() % 20);
+    w->scales.push_back(std::byte{e4m3_scales ? finite_e4m3() : power});
+  }
+  w->view = {format, rows, cols, w->data, eight_bits ? 8 : 4, group, DType::kU8, w->scales, {}};
+  return w;
+}
+
 // Activations of different sizes, with segments of zeros and single large values.
 std::vector<float> random_activations(int64_t tokens, int64_t cols, uint64_t seed) {
   std::mt19937_64 random(seed);
@@ -275,6 +299,11 @@ std::vector<std::unique_ptr<TestWeight>> all_weights() {
                         Format::kIQ4_XS}) {
     for (auto [rows, cols] : {std::pair{1, 256}, {37, 768}, {70, 2304}}) {
       weights.push_back(block_weight(format, rows, cols, seed++));
+    }
+  }
+  for (Format format : {Format::kMlxMXFP4, Format::kMlxMXFP8, Format::kMlxNVFP4}) {
+    for (auto [rows, cols] : {std::pair{1, 32}, {37, 640}, {150, 2080}}) {
+      weights.push_back(float_mode_weight(format, rows, cols, seed++));
     }
   }
   for (int bits : {2, 3, 4, 5, 6, 8}) {

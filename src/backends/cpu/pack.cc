@@ -47,6 +47,8 @@ ScaleCode scale_code(const quant::GroupedLayout& layout, quant::Format format) {
       return ScaleCode::kF32;
     case quant::ScaleKind::kE8M0:
       return ScaleCode::kE8M0;
+    case quant::ScaleKind::kE4M3:
+      return ScaleCode::kE4M3;
     case quant::ScaleKind::kSub:
       break;
   }
@@ -61,13 +63,11 @@ FloatCode float_code(quant::Format format) {
       return FloatCode::kBF16;
     case quant::Format::kF8E4M3:
       return FloatCode::kE4M3;
+    case quant::Format::kMlxMXFP8:
+      return FloatCode::kMxfp8;
     default:
       return FloatCode::kF32;
   }
-}
-
-int64_t float_bytes(FloatCode code) {
-  return code == FloatCode::kF32 ? 4 : code == FloatCode::kE4M3 ? 1 : 2;
 }
 
 // One thread's room for 16 rows of source parts.
@@ -189,6 +189,8 @@ void write_scale(const GroupedFormat& f, float value, int64_t at, uint8_t* out) 
     std::memcpy(out + 4 * at, &value, 4);
   } else if (f.scales == ScaleCode::kE8M0) {
     out[at] = e8m0_code(value);
+  } else if (f.scales == ScaleCode::kE4M3) {
+    out[at] = doubled_e4m3_code(value);
   } else {
     const uint16_t bits =
         f.scales == ScaleCode::kF16 ? base::float_to_fp16(value) : base::float_to_bf16(value);
@@ -272,17 +274,45 @@ int64_t pack_float_rows(const quant::WeightView& weight, int64_t block, FloatCod
   return bad_row;
 }
 
+// Codes and scale bytes of a row that is there; false where a value is not finite.
+bool pack_mxfp8_row(const quant::WeightView& weight, int64_t row, int64_t r, uint8_t* block) {
+  const auto* codes = reinterpret_cast<const uint8_t*>(weight.data.data()) + row * weight.cols;
+  const auto* scales =
+      reinterpret_cast<const uint8_t*>(weight.scales.data()) + row * (weight.cols / kUnit);
+  std::vector<float> values(static_cast<size_t>(weight.cols));
+  quant::decode_row(weight, row, values);
+  for (int64_t unit = 0; unit < weight.cols / kUnit; ++unit) {
+    uint8_t* out = block + float_bytes(FloatCode::kMxfp8, unit * kUnit) + r;
+    for (int64_t k = 0; k < kUnit; ++k) out[k * kBlockRows] = codes[unit * kUnit + k];
+    out[kUnit * kBlockRows] = scales[unit];
+  }
+  return std::all_of(values.begin(), values.end(), [](float v) { return std::isfinite(v); });
+}
+
+int64_t pack_mxfp8_rows(const quant::WeightView& weight, int64_t block, uint8_t* out) {
+  int64_t bad_row = kNoRow;
+  for (int64_t r = 0; r < kBlockRows; ++r) {
+    const int64_t row = block * kBlockRows + r;
+    if (row < weight.rows && !pack_mxfp8_row(weight, row, r, out)) bad_row = std::min(bad_row, row);
+  }
+  return bad_row;
+}
+
 int64_t pack_block(const quant::WeightView& weight, const PackedFormat& format, int64_t block,
                    RowParts& parts, uint8_t* out) {
   if (format.is_grouped) return pack_grouped_block(weight, format.grouped, block, parts, out);
-  switch (float_bytes(format.floats)) {
-    case 4:
+  switch (format.floats) {
+    case FloatCode::kF32:
       return pack_float_rows<uint32_t>(weight, block, format.floats, out);
-    case 2:
+    case FloatCode::kF16:
+    case FloatCode::kBF16:
       return pack_float_rows<uint16_t>(weight, block, format.floats, out);
-    default:
+    case FloatCode::kE4M3:
       return pack_float_rows<uint8_t>(weight, block, format.floats, out);
+    case FloatCode::kMxfp8:
+      return pack_mxfp8_rows(weight, block, out);
   }
+  return kNoRow;
 }
 
 Error not_finite(const quant::WeightView& weight, std::string_view name, int64_t row) {
@@ -333,7 +363,7 @@ PackedFormat packed_format(const quant::WeightView& weight) {
 }
 
 int64_t packed_block_bytes(const PackedFormat& format, int64_t cols) {
-  if (!format.is_grouped) return round_up(cols * kBlockRows * float_bytes(format.floats), 64);
+  if (!format.is_grouped) return round_up(float_bytes(format.floats, cols), 64);
   const int64_t rest = cols % kSegment;
   int64_t bytes = cols / kSegment * segment_bytes(format.grouped, kSegment);
   if (rest > 0) bytes += segment_bytes(format.grouped, rest);

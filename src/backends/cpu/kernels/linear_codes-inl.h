@@ -73,6 +73,9 @@ inline void widen_sub_scales(const uint8_t* sub, const uint8_t* d, int64_t group
 
 inline FVec load_float_scale(const uint8_t* p) { return load_f(reinterpret_cast<const float*>(p)); }
 
+// Half of an E4M3 value: the table holds doubled ones.
+inline FVec load_half_e4m3(const uint8_t* p) { return mul_f(load_e4m3(p), set1_f(0.5f)); }
+
 inline void segment_scales(const GroupedFormat& f, const uint8_t* from, int64_t groups,
                            const SegmentScales& to) {
   const int64_t entries = groups * kBlockRows;
@@ -91,6 +94,9 @@ inline void segment_scales(const GroupedFormat& f, const uint8_t* from, int64_t 
       return;
     case ScaleCode::kE8M0:
       widen_scales<load_e8m0, 1>(from, groups, to.scales);
+      return;
+    case ScaleCode::kE4M3:
+      widen_scales<load_half_e4m3, 1>(from, groups, to.scales);
       return;
     case ScaleCode::kSubSigned:
       widen_sub_scales<load_i8, false>(from, from + entries, groups, to.scales);

@@ -10,16 +10,33 @@ namespace {
 constexpr int kFloatBlocks = 8 / kVecs;
 
 template <FloatCode F>
-constexpr int kFloatBytes = F == FloatCode::kF32    ? 4
-                            : F == FloatCode::kE4M3 ? 1
-                                                    : 2;
+constexpr int kFloatBytes = F == FloatCode::kF32                              ? 4
+                            : F == FloatCode::kE4M3 || F == FloatCode::kMxfp8 ? 1
+                                                                              : 2;
 
 template <FloatCode F>
 inline FVec load_weights(const uint8_t* p) {
   if constexpr (F == FloatCode::kF32) return load_float_scale(p);
   if constexpr (F == FloatCode::kF16) return load_half(p);
   if constexpr (F == FloatCode::kBF16) return load_bf16(p);
-  if constexpr (F == FloatCode::kE4M3) return load_e4m3(p);
+  if constexpr (F == FloatCode::kE4M3 || F == FloatCode::kMxfp8) return load_e4m3(p);
+}
+
+// 2^(code - 127), from which the code's own scale of half that is doubled without rounding.
+inline FVec load_power(const uint8_t* p) {
+  const FVec half = load_e8m0(p);
+  return add_f(half, half);
+}
+
+// Lanes v of column k of a row block.
+template <FloatCode F>
+inline FVec column(const uint8_t* block, int64_t k, int v) {
+  if constexpr (F == FloatCode::kMxfp8) {
+    const uint8_t* unit = block + float_bytes(F, k / kUnit * kUnit) + v * kLanes;
+    return mul_f(load_e4m3(unit + k % kUnit * kBlockRows), load_power(unit + kUnit * kBlockRows));
+  } else {
+    return load_weights<F>(block + (k * kBlockRows + v * kLanes) * kFloatBytes<F>);
+  }
 }
 
 // R row blocks, one row of x.
@@ -44,12 +61,10 @@ void float_row(const FloatArgs& args, int64_t block) {
       const FVec x = set1_f(args.x[k]);
 #pragma GCC unroll 8
       for (int r = 0; r < R; ++r) {
-        const uint8_t* row = weights + r * args.block_bytes + k * kStride;
-        if (kStride == 64 || (k & (64 / kStride - 1)) == 0) prefetch(row);
+        const uint8_t* rows = weights + r * args.block_bytes;
+        if (kStride == 64 || (k & (64 / kStride - 1)) == 0) prefetch(rows + k * kStride);
 #pragma GCC unroll 2
-        for (int v = 0; v < kVecs; ++v) {
-          acc[r][v] = fma_f(load_weights<F>(row + v * kLanes * kFloatBytes<F>), x, acc[r][v]);
-        }
+        for (int v = 0; v < kVecs; ++v) acc[r][v] = fma_f(column<F>(rows, k, v), x, acc[r][v]);
       }
     }
     const bool span_ends = end == args.cols || (begin / kSegment + 1) % kSpanSegments == 0;
@@ -122,7 +137,6 @@ constexpr FloatTileFunction kFloatTileFunctions[13] = {
 
 template <FloatCode F>
 void float_panels(const FloatArgs& args) {
-  constexpr int64_t kStride = kBlockRows * kFloatBytes<F>;
   float* panel = reinterpret_cast<float*>(args.scratch);
   PanelScratch sums{};
   sums.spans = panel + kSegment * kBlockRows;
@@ -131,8 +145,9 @@ void float_panels(const FloatArgs& args) {
     const uint8_t* weights = args.blocks + block * args.block_bytes;
     for (int64_t begin = 0; begin < args.cols; begin += kSegment) {
       const int64_t length = least(kSegment, args.cols - begin);
-      for (int64_t i = 0; i < length * kBlockRows; i += kLanes) {
-        store_f(panel + i, load_weights<F>(weights + begin * kStride + i * kFloatBytes<F>));
+      for (int64_t k = 0; k < length; ++k) {
+        for (int v = 0; v < kVecs; ++v)
+          store_f(panel + k * kBlockRows + v * kLanes, column<F>(weights, begin + k, v));
       }
       for (int64_t token = 0; token < args.num_tokens; token += kTile) {
         const int64_t count = least(kTile, args.num_tokens - token);
@@ -161,6 +176,8 @@ void floats(const FloatArgs& args) {
       return float_product<FloatCode::kBF16>(args);
     case FloatCode::kE4M3:
       return float_product<FloatCode::kE4M3>(args);
+    case FloatCode::kMxfp8:
+      return float_product<FloatCode::kMxfp8>(args);
   }
 }
 

@@ -9,10 +9,10 @@
 //   2-bit plane  per 16 k, 64 bytes: byte 4r + i, bits 2s..2s+1 = k = 4s + i
 //   1-bit plane  per 32 k, 64 bytes: byte 4r + i, bit s = k = 4s + i
 // 3 bits are a 2-bit plane and a 1-bit plane of the top bits, 5 are 4 + 1, 6 are 4 + 2.
-// Scales per segment of G groups: kF16/kBF16/kF32 [G][16] scales, then [G][16] offsets; kE8M0
-// [G][16] bytes; kSub [G][16] sub bytes, [G][16] submin bytes, [16] d halves, [16] dmin halves
-// (offset parts only where the format has offsets). Plain floats: [K][16] elements in the file's
-// own type.
+// Scales per segment of G groups: kF16/kBF16/kF32 [G][16] scales, then [G][16] offsets; kE8M0 and
+// kE4M3 [G][16] bytes; kSub [G][16] sub bytes, [G][16] submin bytes, [16] d halves, [16] dmin
+// halves (offset parts only where the format has offsets). Plain floats: [K][16] elements in the
+// file's own type; kMxfp8 per 32 k: [32][16] E4M3 codes, then [16] E8M0 bytes.
 #pragma once
 
 #include <cstddef>
@@ -33,8 +33,8 @@ enum : int64_t {
 };
 
 enum class CodeKind : uint8_t { k2, k3, k4, k5, k6, k8, kTable4 };
-enum class ScaleCode : uint8_t { kF16, kBF16, kF32, kE8M0, kSubSigned, kSubUnsigned };
-enum class FloatCode : uint8_t { kF32, kF16, kBF16, kE4M3 };
+enum class ScaleCode : uint8_t { kF16, kBF16, kF32, kE8M0, kE4M3, kSubSigned, kSubUnsigned };
+enum class FloatCode : uint8_t { kF32, kF16, kBF16, kE4M3, kMxfp8 };
 
 // w = scale * (code - zero_point) (+ offset); kTable4 codes are looked up in `table` first, which
 // holds value + 128 (zero_point is then 128).
@@ -142,6 +142,7 @@ static inline int64_t scale_bytes(const GroupedFormat& f, int64_t length) {
     case ScaleCode::kF32:
       return 4 * entries * parts;
     case ScaleCode::kE8M0:
+    case ScaleCode::kE4M3:
       return entries;
     case ScaleCode::kSubSigned:
     case ScaleCode::kSubUnsigned:
@@ -151,6 +152,22 @@ static inline int64_t scale_bytes(const GroupedFormat& f, int64_t length) {
 }
 static inline int64_t segment_bytes(const GroupedFormat& f, int64_t length) {
   return code_bytes(f, length) + round_up(scale_bytes(f, length), 64);
+}
+
+// Bytes of `count` columns of 16 rows of plain floats; `count` is a multiple of kUnit for kMxfp8.
+static inline int64_t float_bytes(FloatCode code, int64_t count) {
+  switch (code) {
+    case FloatCode::kF32:
+      return count * kBlockRows * 4;
+    case FloatCode::kF16:
+    case FloatCode::kBF16:
+      return count * kBlockRows * 2;
+    case FloatCode::kE4M3:
+      return count * kBlockRows;
+    case FloatCode::kMxfp8:
+      return count / kUnit * (kUnit + 1) * kBlockRows;
+  }
+  return 0;
 }
 
 // One code of a plane of `bits` bits (1, 2, 4 or 8): row r of the block, k inside the segment.
