@@ -21,9 +21,13 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if (!file.ok()) return 0;
   std::vector<formats::SafetensorsFile> files;
   files.push_back(*std::move(file));
-  base::Json config = {
-      {"quantization",
-       {{"bits", 4}, {"group_size", 32}, {"p", {{"bits", 3}, {"group_size", 64}}}}}};
+  base::Json config = {{"quantization",
+                        {{"bits", 4},
+                         {"group_size", 32},
+                         {"p", {{"bits", 3}, {"group_size", 64}}},
+                         {"m4", {{"mode", "mxfp4"}}},
+                         {"m8", {{"mode", "mxfp8"}}},
+                         {"n4", {{"mode", "nvfp4"}}}}}};
   const auto source =
       formats::SafetensorsSource::make(std::move(files), std::move(config), "config.json");
   if (!source.ok()) return 0;

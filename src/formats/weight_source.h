@@ -50,6 +50,8 @@ class WeightSource {
   // (vocabularies) stand as {"array": "string", "count": n}: gguf/gguf_file.h reads those without
   // copying.
   virtual const base::Json& config() const = 0;
+  // What is odd about the files without standing in the way of reading them, each a whole message.
+  virtual std::span<const std::string> remarks() const { return {}; }
   // Paths of the files behind it, for messages.
   virtual std::span<const std::string> files() const = 0;
   // ... and in what state they were opened.

@@ -221,9 +221,10 @@ TEST(MlxAffine, WhatDoesNotFitIsRefused) {
   refused({}, "{}", "config.json", "a quantization block", "none");
   refused({}, R"({"quantization_config":{"quant_method":"fp8"}})", "config.json",
           "a quantization block", "none");
-  for (const char* mode : {"mxfp4", "mxfp8", "nvfp4"}) {
+  for (const char* mode : {"mxfp6", "nf4", "MXFP4", ""}) {
     refused({}, block(4, 32, ",\"mode\":\"" + std::string(mode) + "\""), "config.json",
-            "mode \"affine\"", mode);
+            "mode \"affine\", \"mxfp4\", \"mxfp8\" or \"nvfp4\"",
+            "mode \"" + std::string(mode) + "\", which is not supported");
   }
   refused({.biases = false}, good, "m.safetensors", "biases beside its scales", "none");
   refused({.word_dtype = DType::kI32}, good, "m.safetensors", "packed words of U32", "I32");
@@ -243,6 +244,93 @@ TEST(MlxAffine, WidthsAndGroupsOutsideTheFormatAreRefused) {
   EXPECT_FALSE(joined({.bits = 1, .group = 64}, block(1, 64)).ok());
   EXPECT_FALSE(joined({.bits = 7, .group = 32}, block(7, 32)).ok());
   EXPECT_FALSE(joined({.bits = 4, .group = 16}, block(4, 16)).ok());
+}
+
+struct FloatMode {
+  const char* mode;
+  quant::Format format;
+  int bits;
+  int group;
+};
+constexpr FloatMode kFloatModes[] = {{"mxfp4", quant::Format::kMlxMXFP4, 4, 32},
+                                     {"mxfp8", quant::Format::kMlxMXFP8, 8, 32},
+                                     {"nvfp4", quant::Format::kMlxNVFP4, 4, 16}};
+
+Module float_module(const FloatMode& mode) {
+  return {.lead = {2, 3},
+          .bits = mode.bits,
+          .group = mode.group,
+          .scale_dtype = DType::kU8,
+          .bias_dtype = DType::kU8,
+          .biases = false};
+}
+
+TEST(MlxFloatModes, AreJoined) {
+  for (const FloatMode& mode : kFloatModes) {
+    const std::string name = ",\"mode\":\"" + std::string(mode.mode) + "\"";
+    // With and without the numbers that the mode implies.
+    for (const std::string& config :
+         {block(mode.bits, mode.group, name), "{\"quantization\":{" + name.substr(1) + "}}"}) {
+      const auto view = joined(float_module(mode), config);
+      ASSERT_TRUE(view.ok()) << view.error().message;
+      EXPECT_EQ(view->format, mode.format);
+      EXPECT_EQ(view->rows, 6);
+      EXPECT_EQ(view->cols, 256);
+      EXPECT_EQ(view->scales.size(), static_cast<size_t>(6 * 256 / mode.group));
+      EXPECT_TRUE(view->biases.empty());
+    }
+  }
+}
+
+TEST(MlxFloatModes, AnOverrideWithoutAModeIsAffine) {
+  const std::string config = block(4, 32, R"(,"mode":"mxfp4","p":{"bits":8,"group_size":64})");
+  const auto view = joined({.bits = 8, .group = 64}, config);
+  ASSERT_TRUE(view.ok()) << view.error().message;
+  EXPECT_EQ(view->format, quant::Format::kAffine);
+  EXPECT_EQ(view->bits, 8);
+}
+
+TEST(MlxFloatModes, WhatDoesNotFitIsRefused) {
+  for (const FloatMode& mode : kFloatModes) {
+    const auto refused = [&](const Module& m, const std::string& config,
+                             const std::string& expected, const std::string& got) {
+      const auto view = joined(m, config);
+      ASSERT_FALSE(view.ok());
+      const std::string& message = view.error().message;
+      EXPECT_NE(message.find(expected), std::string::npos) << message;
+      EXPECT_NE(message.find(got), std::string::npos) << message;
+    };
+    const std::string name = ",\"mode\":\"" + std::string(mode.mode) + "\"";
+    const std::string config = block(mode.bits, mode.group, name);
+    Module m = float_module(mode);
+    m.biases = true;
+    refused(m, config, "no biases in mode", "got biases");
+    m = float_module(mode);
+    m.scale_dtype = DType::kBF16;
+    refused(m, config, "scales of U8 in mode", "got BF16");
+    m = float_module(mode);
+    m.bits = 2 * mode.bits;
+    refused(m, config, "words a row", "got weight [2, 3, ");
+    // Twice the bits in half the groups fits the shapes, but is no such mode.
+    refused(m, block(2 * mode.bits, mode.group, name), "bits in groups of",
+            "got " + std::to_string(2 * mode.bits));
+  }
+}
+
+TEST(MlxAffine, WordsWithoutScalesAreRefused) {
+  const auto view = joined({}, block(4, 64), "p", "p");
+  ASSERT_TRUE(view.ok());
+  SafetensorsWriter writer;
+  writer.add_tensor("p.weight", {3, 8}, DType::kU32);
+  const std::string bytes = writer.header() + std::string(96, '\0');
+  std::vector<SafetensorsFile> files;
+  files.push_back(*SafetensorsFile::parse(bytes_of(bytes), "m.safetensors"));
+  const auto source =
+      SafetensorsSource::make(std::move(files), base::Json::object(), "config.json");
+  ASSERT_TRUE(source.ok());
+  const auto weight = (*source)->weight("p");
+  ASSERT_FALSE(weight.ok());
+  expect_message(weight.error().message, "m.safetensors", "scales beside its packed words", "none");
 }
 
 }  // namespace

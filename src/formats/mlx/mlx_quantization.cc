@@ -19,18 +19,27 @@ Result<void> read_integer(const Json& block, const char* key, const std::string&
   return {};
 }
 
+// What MLX takes where the block is silent.
+MlxModuleParams defaults_of(std::string mode) {
+  if (mode == "mxfp4") return {std::move(mode), 4, 32};
+  if (mode == "mxfp8") return {std::move(mode), 8, 32};
+  if (mode == "nvfp4") return {std::move(mode), 4, 16};
+  return {std::move(mode), 4, 64};
+}
+
 Result<MlxModuleParams> read_params(const Json& block, const std::string& path,
                                     const std::string& what) {
-  MlxModuleParams params;
-  MB_TRY(read_integer(block, "bits", path, what, &params.bits));
-  MB_TRY(read_integer(block, "group_size", path, what, &params.group_size));
+  std::string name = "affine";
   const auto mode = block.find("mode");
   if (mode != block.end()) {
     if (!mode->is_string()) {
       return broken(path, what + ".mode", "a string", shown(base::dump_json(*mode)));
     }
-    params.mode = mode->get<std::string>();
+    name = mode->get<std::string>();
   }
+  MlxModuleParams params = defaults_of(std::move(name));
+  MB_TRY(read_integer(block, "bits", path, what, &params.bits));
+  MB_TRY(read_integer(block, "group_size", path, what, &params.group_size));
   return params;
 }
 

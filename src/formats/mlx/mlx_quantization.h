@@ -11,9 +11,9 @@
 namespace markbase::formats {
 
 struct MlxModuleParams {
+  std::string mode = "affine";
   int bits = 4;
   int group_size = 64;
-  std::string mode = "affine";
 };
 
 class MlxQuantization {
@@ -24,8 +24,9 @@ class MlxQuantization {
 
   // False when the config says nothing about quantised modules.
   bool present() const { return present_; }
-  // Overrides are looked up by the module path, then without a leading "language_model.". An
-  // override `false` is ignored: whether a module is quantised is told by its scales alone.
+  // Overrides are looked up by the module path, then without a leading "language_model."; without a
+  // mode they are affine, whatever the block's own. An override `false` is ignored: whether a
+  // module is quantised is told by its scales alone.
   const MlxModuleParams& of(std::string_view module) const;
 
  private:

@@ -82,6 +82,37 @@ Result<FileList> read_index(const std::string& directory, const std::string& ind
   return list;
 }
 
+// "model-00002-of-00003.safetensors": the place of "00002" in the name, npos for any other name.
+size_t shard_number(std::string_view name) {
+  constexpr std::string_view kForm = "-#####-of-#####.safetensors";
+  if (name.size() < kForm.size()) return std::string_view::npos;
+  const size_t start = name.size() - kForm.size();
+  for (size_t i = 0; i < kForm.size(); ++i) {
+    const char c = name[start + i];
+    const bool digit = c >= '0' && c <= '9';
+    if (kForm[i] == '#' ? !digit : c != kForm[i]) return std::string_view::npos;
+  }
+  return start + 1;
+}
+
+// Without an index the names alone say how many shards there are.
+Result<void> check_shard_numbers(const std::string& directory,
+                                 const std::vector<std::string>& names) {
+  for (const std::string& name : names) {
+    const size_t at = shard_number(name);
+    if (at == std::string::npos) continue;
+    const int count = std::stoi(name.substr(at + 9, 5));
+    for (int i = 1; i <= count; ++i) {
+      const std::string shard = name.substr(0, at) + fmt::format("{:05}", i) + name.substr(at + 5);
+      if (exists(join(directory, shard))) continue;
+      return broken(join(directory, name), "shards",
+                    fmt::format("all {} beside it, {} among them", count, shown(shard)),
+                    "no such file");
+    }
+  }
+  return {};
+}
+
 Result<FileList> list_files(const std::string& directory) {
   const std::string index_path = join(directory, kIndexName);
   if (exists(index_path)) return read_index(directory, index_path);
@@ -99,7 +130,29 @@ Result<FileList> list_files(const std::string& directory) {
   if (list.names.empty())
     return broken(directory, "weights", "at least one *.safetensors file", "none");
   std::sort(list.names.begin(), list.names.end());
+  MB_TRY(check_shard_numbers(directory, list.names));
   return list;
+}
+
+// One message for each shard with tensors that the index does not name.
+std::vector<std::string> unnamed_tensors(const SafetensorsSource& source,
+                                         const WeightMap& weight_map) {
+  std::unordered_set<std::string_view> named;
+  for (const auto& [name, file] : weight_map) named.insert(name);
+  std::vector<std::string> out;
+  if (weight_map.empty()) return out;
+  for (const SafetensorsFile& part : source.parts()) {
+    std::vector<std::string_view> unnamed;
+    for (const TensorInfo& tensor : part.tensors()) {
+      if (!named.contains(tensor.name)) unnamed.push_back(tensor.name);
+    }
+    if (unnamed.empty()) continue;
+    out.push_back(broken(part.path(), kIndexName, "every tensor of the shard in its weight_map",
+                         fmt::format("{} that it does not name, {} first", unnamed.size(),
+                                     shown(unnamed.front())))
+                      .message);
+  }
+  return out;
 }
 
 Result<void> check_weight_map(const SafetensorsSource& source, const std::string& directory,
@@ -135,6 +188,7 @@ Result<std::unique_ptr<SafetensorsSource>> SafetensorsSource::open(const std::st
   MB_ASSIGN(std::unique_ptr<SafetensorsSource> source,
             make(std::move(files), std::move(config), config_path));
   MB_TRY(check_weight_map(*source, directory, list.weight_map));
+  source->remarks_ = unnamed_tensors(*source, list.weight_map);
   return source;
 }
 
@@ -174,41 +228,36 @@ Result<quant::WeightView> SafetensorsSource::weight(std::string_view name) const
     return plain_weight(*weight);
   }
   if (const TensorInfo* scales = find(module + ".scales"))
-    return affine_weight(module, *weight, *scales);
+    return mlx_weight(module, *weight, *scales);
   for (const char* suffix : {".weight_scale", ".weight_scale_inv"}) {
     if (find(module + suffix) == nullptr) continue;
     return broken(
         file_of(*weight), "module " + shown(module), "a weight that stands alone",
         fmt::format("{} scaled by \"{}\", which is not supported", weight->type_name, suffix));
   }
+  if (weight->dtype == DType::kU32) {
+    return broken(file_of(*weight), "module " + shown(module), "scales beside its packed words",
+                  "none");
+  }
   return plain_weight(*weight);
 }
 
-Result<quant::WeightView> SafetensorsSource::affine_weight(const std::string& module,
-                                                           const TensorInfo& weight,
-                                                           const TensorInfo& scales) const {
+Result<quant::WeightView> SafetensorsSource::mlx_weight(const std::string& module,
+                                                        const TensorInfo& weight,
+                                                        const TensorInfo& scales) const {
   const std::string what = "module " + shown(module);
   const std::string& path = file_of(weight);
   if (!quantization_.present()) {
     return broken(config_path_, what, "a quantization block, since the module has scales", "none");
   }
   const MlxModuleParams& params = quantization_.of(module);
-  if (params.mode != "affine") {
-    return broken(config_path_, what, "quantization mode \"affine\"",
-                  fmt::format("mode {}, which is not supported", shown(params.mode)));
-  }
-  const TensorInfo* biases = find(module + ".biases");
-  if (biases == nullptr) return broken(path, what, "biases beside its scales", "none");
   if (weight.dtype != DType::kU32)
     return broken(path, what, "packed words of U32", weight.type_name);
-  const bool floats =
-      scales.type_name == "F32" || scales.type_name == "F16" || scales.type_name == "BF16";
-  if (!floats) return broken(path, what, "scales of F32, F16 or BF16", scales.type_name);
-  if (biases->type_name != scales.type_name || biases->shape != scales.shape) {
-    return broken(
-        path, what,
-        fmt::format("biases like the scales, {} {}", scales.type_name, shape_text(scales.shape)),
-        fmt::format("{} {}", biases->type_name, shape_text(biases->shape)));
+  quant::WeightView view;
+  if (params.mode == "affine") {
+    MB_TRY(affine_parts(module, scales, &view));
+  } else {
+    MB_TRY(float_parts(module, params, scales, &view));
   }
   if (weight.data.empty() || scales.data.empty() || weight.shape.size() < 2 ||
       weight.shape.size() != scales.shape.size() ||
@@ -223,25 +272,70 @@ Result<quant::WeightView> SafetensorsSource::affine_weight(const std::string& mo
   if (cols * params.bits != words.cols * 32) {
     return broken(
         path, what,
-        fmt::format("{} words a row for {} groups of {} at {} bits",
+        fmt::format("{} words a row for {} groups of {} at {} bits, as {} says",
                     static_cast<double>(cols * params.bits) / 32, groups.cols, params.group_size,
-                    params.bits),
+                    params.bits, config_path_),
         fmt::format("weight {} and scales {}", shape_text(weight.shape), shape_text(scales.shape)));
   }
-  quant::WeightView view;
-  view.format = quant::Format::kAffine;
   view.rows = words.rows;
   view.cols = cols;
   view.data = weight.data;
   view.bits = params.bits;
   view.group_size = params.group_size;
-  view.scale_dtype = scales.type_name == "F32"   ? DType::kF32
-                     : scales.type_name == "F16" ? DType::kF16
-                                                 : DType::kBF16;
   view.scales = scales.data;
-  view.biases = biases->data;
   MB_TRY(quant::validate(view, fmt::format("{}: {}", path, what)));
   return view;
+}
+
+Result<void> SafetensorsSource::affine_parts(const std::string& module, const TensorInfo& scales,
+                                             quant::WeightView* view) const {
+  const std::string what = "module " + shown(module);
+  const std::string& path = file_of(scales);
+  const TensorInfo* biases = find(module + ".biases");
+  if (biases == nullptr) return broken(path, what, "biases beside its scales", "none");
+  const bool floats =
+      scales.type_name == "F32" || scales.type_name == "F16" || scales.type_name == "BF16";
+  if (!floats) return broken(path, what, "scales of F32, F16 or BF16", scales.type_name);
+  if (biases->type_name != scales.type_name || biases->shape != scales.shape) {
+    return broken(
+        path, what,
+        fmt::format("biases like the scales, {} {}", scales.type_name, shape_text(scales.shape)),
+        fmt::format("{} {}", biases->type_name, shape_text(biases->shape)));
+  }
+  view->format = quant::Format::kAffine;
+  view->scale_dtype = scales.type_name == "F32"   ? DType::kF32
+                      : scales.type_name == "F16" ? DType::kF16
+                                                  : DType::kBF16;
+  view->biases = biases->data;
+  return {};
+}
+
+Result<void> SafetensorsSource::float_parts(const std::string& module,
+                                            const MlxModuleParams& params, const TensorInfo& scales,
+                                            quant::WeightView* view) const {
+  const std::string what = "module " + shown(module);
+  constexpr std::pair<std::string_view, quant::Format> kModes[] = {
+      {"mxfp4", quant::Format::kMlxMXFP4},
+      {"mxfp8", quant::Format::kMlxMXFP8},
+      {"nvfp4", quant::Format::kMlxNVFP4}};
+  const auto mode = std::find_if(std::begin(kModes), std::end(kModes),
+                                 [&](const auto& row) { return row.first == params.mode; });
+  if (mode == std::end(kModes)) {
+    return broken(config_path_, what,
+                  "quantization mode \"affine\", \"mxfp4\", \"mxfp8\" or \"nvfp4\"",
+                  fmt::format("mode {}, which is not supported", shown(params.mode)));
+  }
+  const std::string& path = file_of(scales);
+  if (scales.dtype != DType::kU8) {
+    return broken(path, what, fmt::format("scales of U8 in mode {}", params.mode),
+                  scales.type_name);
+  }
+  if (find(module + ".biases") != nullptr) {
+    return broken(path, what, fmt::format("no biases in mode {}", params.mode), "biases");
+  }
+  view->format = mode->second;
+  view->scale_dtype = DType::kU8;
+  return {};
 }
 
 }  // namespace markbase::formats

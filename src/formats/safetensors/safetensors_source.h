@@ -16,8 +16,8 @@ class SafetensorsSource final : public SourceBase {
  public:
   // The files are those that model.safetensors.index.json names; without an index model.safetensors
   // alone; without that, every *.safetensors of the directory.
-  // Errors: no config.json, no weights, an index that names a missing file or tensor, those of
-  // SafetensorsFile.
+  // Errors: no config.json, no weights, an index that names a missing file or tensor, a shard of a
+  // numbered set that is absent, those of SafetensorsFile.
   static Result<std::unique_ptr<SafetensorsSource>> open(const std::string& directory);
   // Files already opened; `config_path` stands in messages.
   static Result<std::unique_ptr<SafetensorsSource>> make(std::vector<SafetensorsFile> files,
@@ -29,13 +29,21 @@ class SafetensorsSource final : public SourceBase {
   // its whole name, and so may tensors that have no suffix ("layer_scalar").
   Result<quant::WeightView> weight(std::string_view name) const override;
   std::span<const SafetensorsFile> parts() const { return parts_; }
+  // Tensors of the shards that the index does not name: they are found all the same.
+  std::span<const std::string> remarks() const override { return remarks_; }
 
  private:
-  Result<quant::WeightView> affine_weight(const std::string& module, const TensorInfo& weight,
-                                          const TensorInfo& scales) const;
+  Result<quant::WeightView> mlx_weight(const std::string& module, const TensorInfo& weight,
+                                       const TensorInfo& scales) const;
+  // The format, and the parts that it has beside the words, into the view.
+  Result<void> affine_parts(const std::string& module, const TensorInfo& scales,
+                            quant::WeightView* view) const;
+  Result<void> float_parts(const std::string& module, const MlxModuleParams& params,
+                           const TensorInfo& scales, quant::WeightView* view) const;
   Error no_such_weight(const std::string& module) const;
 
   std::vector<SafetensorsFile> parts_;
+  std::vector<std::string> remarks_;
   MlxQuantization quantization_;
   std::string config_path_;
 };
