@@ -169,10 +169,7 @@ class Mapper {
     weight.source_name = tensor;
     const formats::TensorInfo* info = source_.find(tensor);
     if (info == nullptr) {
-      if (!may_be_left_out(row)) {
-        fault("a tensor is missing", tensor, expected, "no such tensor");
-        return;
-      }
+      if (!may_be_left_out(row)) return missing(row, tensor, expected);
       weight.source_name += " (left out: 1)";
       weight.view = ones(shape.cols);
       map_.weights.push_back(std::move(weight));
@@ -182,6 +179,18 @@ class Mapper {
     const bool good = row.is_vector ? vector_view(*info, shape.cols, expected, &weight.view)
                                     : matrix_view(tensor, shape, expected, &weight.view);
     if (good) map_.weights.push_back(std::move(weight));
+  }
+
+  // Quantised by another program, a module has no tensor of the usual name: the source knows.
+  void missing(const NameRow& row, const std::string& tensor, const std::string& expected) {
+    for (const char* part : {".weight_packed", ".qweight"}) {
+      if (row.is_vector || source_.find(module_of(tensor) + part) == nullptr) continue;
+      const Result<quant::WeightView> refused = source_.weight(module_of(tensor));
+      if (refused.ok()) continue;
+      faults_->push_back({refused.error().message, "", "", ""});
+      return;
+    }
+    fault("a tensor is missing", tensor, expected, "no such tensor");
   }
 
   bool may_be_left_out(const NameRow& row) const {
@@ -230,11 +239,24 @@ class Mapper {
     }
     if (found->rows != shape.rows || found->cols != shape.cols) {
       fault("the shape contradicts the configuration", tensor, expected,
-            fmt::format("[{}, {}]", found->rows, found->cols));
+            fmt::format("[{}, {}]{}", found->rows, found->cols, other_bits(*found, shape)));
       return false;
     }
     *view = *found;
     return true;
+  }
+
+  // Bits and group size that the configuration states wrongly can still fit each other: the width
+  // that the weight must have shows what they are.
+  static std::string other_bits(const quant::WeightView& found, const WeightShape& shape) {
+    if (!quant::is_mlx(found.format) || found.rows != shape.rows) return "";
+    const int64_t groups = found.cols / found.group_size;
+    const int64_t row_bits = 8 * quant::row_bytes(found);
+    if (shape.cols == 0 || shape.cols % groups != 0 || row_bits % shape.cols != 0) return "";
+    return fmt::format(
+        " by {} bits in groups of {}, as its quantization block says; the file has {} in groups of "
+        "{}",
+        found.bits, found.group_size, row_bits / shape.cols, shape.cols / groups);
   }
 
   void mark_used(const std::string& tensor) {
@@ -341,8 +363,10 @@ class Mapper {
     if (table == map_.weights.end()) return exact;
     const quant::WeightView& view = table->view;
     const bool affine = view.format == quant::Format::kAffine;
-    const bool bf16 =
-        affine ? view.scale_dtype == tensor::DType::kBF16 : view.format == quant::Format::kBF16;
+    // MLX gives the values of its float modes as BF16.
+    const bool mode = quant::is_mlx(view.format) && !affine;
+    const bool bf16 = mode || (affine ? view.scale_dtype == tensor::DType::kBF16
+                                      : view.format == quant::Format::kBF16);
     const bool f16 =
         affine ? view.scale_dtype == tensor::DType::kF16 : view.format == quant::Format::kF16;
     if (bf16) return base::bf16_to_float(base::float_to_bf16(exact));
