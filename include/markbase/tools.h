@@ -22,12 +22,14 @@ struct InspectOptions {
   EngineOptions engine;  // for the memory plan
 };
 // {"path","format","architecture","name","layers":[{"kind","..."}],"quantization":[{"format","tensors","bytes"}],
-//  "tokenizer":{...},"template":"...","modalities":["text"],"unused":[{"name","why"}],"plan":{...},"config":{...}}
+//  "groups":[{"group","tensors","weights","bytes","bits_per_weight","bytes_per_token","formats"}],
+//  "tokenizer":{...},"template":"...","modalities":["text"],"unused":[{"name","why","bytes"}],
+//  "unused_by_reason":[{"why","tensors","bytes"}],"unknown_keys":[...],"plan":{...},"config":{...}}
 Result<std::string> inspect_json(const std::string& path, const InspectOptions& options);
 
 // Reads everything and lists every fault:
-// {"path","files","tensors","bytes","faults":[{"what","where","expected","got"}]}. An Error only
-// when nothing could be read at all.
+// {"path","files","tensors","bytes","unknown_keys":[...],"faults":[{"what","where","expected","got"}]}.
+// An Error only when nothing could be read at all.
 Result<std::string> verify_json(const std::string& path,
                                 const std::function<void(const Progress&)>& progress);
 

@@ -5,9 +5,11 @@
 
 #include "base/error.h"
 #include "markbase/tools.h"
+#include "model/config_keys.h"
 #include "runtime/chat_prompt.h"
 #include "runtime/ids_only_tokenizer.h"
 #include "runtime/loaded_model.h"
+#include "runtime/tools/weight_groups.h"
 
 namespace markbase::tools {
 namespace {
@@ -49,7 +51,11 @@ base::Json layers_json(const model::TextConfig& config) {
                       {"intermediate_size", layer.intermediate_size},
                       {"sliding_window", layer.sliding_window},
                       {"rope_theta", rope.rope_theta},
-                      {"rope_factor", rope.factor}});
+                      {"rope_factor", rope.factor},
+                      {"partial_rotary_factor", rope.partial_rotary_factor},
+                      {"keys_are_values", layer.attention_k_eq_v},
+                      {"kv_of_layer", layer.owns_kv() ? base::Json(layers.size())
+                                                      : base::Json(layer.kv_source_idx)}});
   }
   return layers;
 }
@@ -64,7 +70,12 @@ base::Json config_json(const model::TextConfig& config) {
           {"rms_norm_eps", config.rms_norm_eps},
           {"attention_scale", config.attention_scale},
           {"final_logit_softcapping", config.final_logit_softcapping},
-          {"tie_word_embeddings", config.tie_word_embeddings}};
+          {"tie_word_embeddings", config.tie_word_embeddings},
+          {"hidden_size_per_layer_input", config.hidden_size_per_layer_input},
+          {"vocab_size_per_layer_input", config.vocab_size_per_layer_input},
+          {"num_experts", config.num_experts},
+          {"top_k_experts", config.top_k_experts},
+          {"moe_intermediate_size", config.moe_intermediate_size}};
 }
 
 base::Json quantization_json(const formats::WeightSource& source) {
@@ -108,6 +119,28 @@ std::string name_of(const formats::WeightSource& source, const ModelPath& path) 
   return std::filesystem::path(path.path).stem().string();
 }
 
+// Each tensor, and what is left aside for each reason.
+void add_unused(const formats::WeightSource& source, const model::WeightMap& map, base::Json* out) {
+  struct Sum {
+    int64_t tensors = 0;
+    uint64_t bytes = 0;
+  };
+  std::map<std::string, Sum> by_reason;
+  base::Json unused = base::Json::array();
+  for (const model::UnusedTensor& tensor : map.unused) {
+    const uint64_t bytes = source.find(tensor.name)->data.size();
+    unused.push_back({{"name", tensor.name}, {"why", tensor.why}, {"bytes", bytes}});
+    Sum& sum = by_reason[tensor.why];
+    ++sum.tensors;
+    sum.bytes += bytes;
+  }
+  (*out)["unused"] = std::move(unused);
+  base::Json reasons = base::Json::array();
+  for (const auto& [why, sum] : by_reason)
+    reasons.push_back({{"why", why}, {"tensors", sum.tensors}, {"bytes", sum.bytes}});
+  (*out)["unused_by_reason"] = std::move(reasons);
+}
+
 Result<void> add_model(const formats::WeightSource& source, const ModelPath& path,
                        const InspectOptions& options, base::Json* out) {
   MB_ASSIGN(const model::TextConfig config, model::read_config(source));
@@ -119,11 +152,9 @@ Result<void> add_model(const formats::WeightSource& source, const ModelPath& pat
   (*out)["layers"] = layers_json(config);
   (*out)["quantization"] = quantization_json(source);
   (*out)["modalities"] = {"text"};
-  base::Json unused = base::Json::array();
-  for (const model::UnusedTensor& tensor : map.unused) {
-    unused.push_back({{"name", tensor.name}, {"why", tensor.why}});
-  }
-  (*out)["unused"] = std::move(unused);
+  (*out)["groups"] = weight_groups_json(config, map);
+  add_unused(source, map, out);
+  (*out)["unknown_keys"] = model::unknown_config_keys(source.config(), source.kind());
   base::Json fault_list = base::Json::array();
   for (const model::Fault& fault : faults) fault_list.push_back(model::fault_message(fault));
   (*out)["faults"] = std::move(fault_list);
@@ -185,7 +216,9 @@ Result<std::string> inspect_json(const std::string& path, const InspectOptions& 
                     {"template", ""},
                     {"generation", nullptr},
                     {"modalities", base::Json::array()},
+                    {"groups", base::Json::array()},
                     {"unused", base::Json::array()},
+                    {"unused_by_reason", base::Json::array()},
                     {"plan", nullptr},
                     {"config", nullptr}};
   MB_ASSIGN(const bool has_tokenizer, runtime::has_tokenizer(model_path));

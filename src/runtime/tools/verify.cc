@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "markbase/tools.h"
+#include "model/config_keys.h"
 #include "runtime/loaded_model.h"
 
 namespace markbase::tools {
@@ -37,6 +38,7 @@ class Verifier {
       add_message(source.error().message);
       return report(nullptr);
     }
+    for (const std::string& remark : (*source)->remarks()) add_message(remark);
     check_model(**source);
     for (const formats::TensorInfo& tensor : (*source)->tensors())
       total_bytes_ += tensor.data.size();
@@ -69,6 +71,10 @@ class Verifier {
       out["tensors"] = source->tensors().size();
       out["bytes"] = total_bytes_;
     }
+    // No faults, but what they mean to whoever wrote them is not known here.
+    out["unknown_keys"] = source == nullptr
+                              ? std::vector<std::string>()
+                              : model::unknown_config_keys(source->config(), source->kind());
     out["faults"] = std::move(faults);
     return out;
   }
