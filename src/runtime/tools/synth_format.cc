@@ -197,8 +197,10 @@ SynthTensor as_in_file(SynthTensor tensor, const SynthShape& shape, const SynthF
 
 std::vector<StoredTensor> hf_tensors(const SynthShape& shape, const SynthFormat& format) {
   const std::string prefix = shape.gemma4 ? "model.language_model." : "model.";
+  const std::vector<SynthTensor> tensors = synth_tensors(shape);
   std::vector<StoredTensor> stored;
-  for (const SynthTensor& tensor : synth_tensors(shape)) {
+  stored.reserve(tensors.size());
+  for (const SynthTensor& tensor : tensors) {
     stored.push_back(plain(as_in_file(tensor, shape, format), prefix + tensor.hf, Format::kBF16));
   }
   return stored;
