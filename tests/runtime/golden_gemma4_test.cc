@@ -21,8 +21,9 @@ using testing::read_npy;
 constexpr const char* kHuggingFace[] = {"e2b-hf-bf16", "26b-hf-bf16", "31b-hf-bf16", "text-hf-bf16",
                                         "odd-hf-bf16"};
 constexpr const char* kQuantised[] = {"12b-mlx-5bit-g128", "26b-mlx-3bit-g32",  "31b-mlx-2bit-g32",
-                                      "31b-mlx-6bit-g64",  "31b-mlx-mixed_3_6", "e4b-gguf-q4_k_m",
-                                      "e2b-gguf-q4_0",     "26b-gguf-q4_0"};
+                                      "31b-mlx-6bit-g64",  "31b-mlx-mixed_3_6", "31b-mlx-mxfp4",
+                                      "31b-mlx-nvfp4",     "e4b-gguf-q4_k_m",   "e2b-gguf-q4_0",
+                                      "26b-gguf-q4_0"};
 
 // What a float32 run of the model may differ from another, per rms of the tensor: seen 1.3e-5.
 constexpr double kReferenceShare = 2e-4;
