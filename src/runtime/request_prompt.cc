@@ -1,7 +1,11 @@
 #include "runtime/request_prompt.h"
 
+#include <algorithm>
+#include <span>
+
 #include "base/error.h"
 #include "base/json.h"
+#include "tokenizer/chat_template.h"
 
 namespace markbase::runtime {
 namespace {
@@ -30,7 +34,20 @@ Result<std::string> calls_json(const Message& message) {
   return out + "]";
 }
 
-Result<std::string> message_json(const Message& message) {
+// [{"name", "response"}] for the results that follow a message with calls.
+std::string responses_json(const Message& caller, std::span<const Message> following) {
+  std::string out = "[";
+  for (const Message& message : following) {
+    if (message.role != "tool") break;
+    const auto call = std::ranges::find(caller.tool_calls, message.tool_call_id, &ToolCall::id);
+    const std::string name = call == caller.tool_calls.end() ? "unknown" : call->name;
+    if (out.size() > 1) out += ',';
+    out += fmt::format(R"({{"name":{},"response":{}}})", quoted(name), quoted(message.content));
+  }
+  return out + "]";
+}
+
+Result<std::string> message_json(const Message& message, std::string_view responses) {
   std::string out =
       fmt::format(R"({{"role":{},"content":{})", quoted(message.role), quoted(message.content));
   if (!message.reasoning.empty()) {
@@ -40,28 +57,78 @@ Result<std::string> message_json(const Message& message) {
     MB_ASSIGN(const std::string calls, calls_json(message));
     out += R"(,"tool_calls":)" + calls;
   }
+  if (!responses.empty()) out += fmt::format(R"(,"tool_responses":{})", responses);
   if (!message.tool_call_id.empty()) out += R"(,"tool_call_id":)" + quoted(message.tool_call_id);
   return out + "}";
 }
 
+// Templates know tools by their OpenAI form alone; functions without the wrapping get it.
+Result<std::string> tools_json(const std::string& text) {
+  MB_TRY(check_json(text, base::Json::value_t::array, "tools"));
+  MB_ASSIGN(base::Json tools, base::parse_json(text, "tools"));
+  bool wrapped = true;
+  for (base::Json& tool : tools) {
+    if (!tool.is_object() || tool.contains("function")) continue;
+    tool = base::Json{{"type", "function"}, {"function", tool}};
+    wrapped = false;
+  }
+  return wrapped ? text : base::dump_json(tools);
+}
+
+// Gemma 4's template closes a turn that holds calls, results and a text, and then opens none for
+// the model, since it takes the results for the end.
+void open_turn(const tokenizer::Tokenizer& tokenizer, ChatPrompt* prompt) {
+  constexpr std::string_view kOpening = "<|turn>model\n";
+  const auto end = tokenizer.find("<turn|>");
+  const size_t n = prompt->ids.size();
+  if (!end || !prompt->text.ends_with("<turn|>\n") || n < 2 || prompt->ids[n - 2] != *end) return;
+  prompt->text += kOpening;
+  const auto ids = tokenizer.encode(kOpening, {.parse_special = true});
+  prompt->ids.insert(prompt->ids.end(), ids.begin(), ids.end());
+}
+
+// Templates of Gemma 4's first months know no messages of tools.
+ResultForm result_form(const tokenizer::Tokenizer& tokenizer) {
+  const std::string_view source = tokenizer.chat_template();
+  const bool old =
+      source.find("tool_responses") != source.npos && source.find("tool_call_id") == source.npos;
+  return old ? ResultForm::kWithCaller : ResultForm::kMessages;
+}
+
 }  // namespace
 
-Result<std::string> request_json(const Request& request) {
-  std::string out = R"({"messages":[)";
-  for (size_t i = 0; i < request.messages.size(); ++i) {
-    MB_ASSIGN(const std::string message, message_json(request.messages[i]));
-    out += (i > 0 ? "," : "") + message;
+Result<std::string> request_json(const Request& request, ResultForm form) {
+  const std::span<const Message> messages = request.messages;
+  std::string list;
+  for (size_t i = 0; i < messages.size(); ++i) {
+    const bool with_caller = form == ResultForm::kWithCaller;
+    if (with_caller && messages[i].role == "tool") continue;
+    std::string responses;
+    if (with_caller && !messages[i].tool_calls.empty()) {
+      responses = responses_json(messages[i], messages.subspan(i + 1));
+    }
+    MB_ASSIGN(const std::string message, message_json(messages[i], responses));
+    list += (list.empty() ? "" : ",") + message;
   }
-  out += R"(],"add_generation_prompt":true)";
+  std::string out = R"({"messages":[)" + list + R"(],"add_generation_prompt":true)";
   if (request.enable_thinking) out += R"(,"enable_thinking":true)";
   if (!request.tools.empty()) {
-    MB_TRY(check_json(request.tools, base::Json::value_t::array, "tools"));
-    out += R"(,"tools":)" + request.tools;
+    MB_ASSIGN(const std::string tools, tools_json(request.tools));
+    out += R"(,"tools":)" + tools;
   }
   return out + "}";
 }
 
-ChatAbilities chat_abilities(const tokenizer::Tokenizer& /*tokenizer*/) { return {}; }
+ChatAbilities chat_abilities(const tokenizer::Tokenizer& tokenizer) {
+  const std::string_view source = tokenizer.chat_template();
+  if (source.empty()) {
+    const bool gemma4 = tokenizer::has_gemma4_format(tokenizer);
+    return {.thinking = gemma4, .tools = gemma4};
+  }
+  // What a template never speaks of it cannot render.
+  return {.thinking = source.find("enable_thinking") != source.npos,
+          .tools = source.find("tools") != source.npos};
+}
 
 Result<ChatPrompt> request_prompt(const tokenizer::Tokenizer& tokenizer, const Request& request) {
   const ChatAbilities can = chat_abilities(tokenizer);
@@ -71,12 +138,21 @@ Result<ChatPrompt> request_prompt(const tokenizer::Tokenizer& tokenizer, const R
   if (!request.tools.empty() && !can.tools) {
     return base::usage_error("tools: this model's chat format has none");
   }
+  bool plain = !request.enable_thinking && request.tools.empty();
   for (const Message& message : request.messages) {
-    if (can.tools || (message.role != "tool" && message.tool_calls.empty())) continue;
-    return base::usage_error(
-        "messages: a call of a tool or its result: this model's chat format has no tools");
+    const bool of_tools = message.role == "tool" || !message.tool_calls.empty();
+    if (of_tools && !can.tools) {
+      return base::usage_error(
+          "messages: a call of a tool or its result: this model's chat format has no tools");
+    }
+    plain &= !of_tools && message.reasoning.empty();
   }
-  return chat_prompt(tokenizer, request.messages, true);
+  // Plain text keeps bytes that are no UTF-8, which JSON cannot hold.
+  if (plain) return chat_prompt(tokenizer, request.messages, true);
+  MB_ASSIGN(const std::string json, request_json(request, result_form(tokenizer)));
+  MB_ASSIGN(ChatPrompt prompt, chat_prompt(tokenizer, json, /*allow_media=*/false));
+  open_turn(tokenizer, &prompt);
+  return prompt;
 }
 
 }  // namespace markbase::runtime

@@ -17,9 +17,14 @@ struct ChatAbilities {
 };
 ChatAbilities chat_abilities(const tokenizer::Tokenizer& tokenizer);
 
+// Where results of tools stand: in messages of their own, or as "tool_responses" of the message
+// that called.
+enum class ResultForm { kMessages, kWithCaller };
+
 // The conversation as chat templates take it: {"messages", "tools", "add_generation_prompt",
-// "enable_thinking"}. Errors (kUsage): tools or arguments that are no JSON list and object.
-Result<std::string> request_json(const Request& request);
+// "enable_thinking"}. Tools given as bare functions get the form that templates know. Errors
+// (kUsage): tools or arguments that are no JSON list and object.
+Result<std::string> request_json(const Request& request, ResultForm form = ResultForm::kMessages);
 
 // The prompt of request.messages, ending with the opening of the model's turn. Errors: kUsage where
 // the format refuses the messages or has no thinking or tools, kBadInput where the model has no

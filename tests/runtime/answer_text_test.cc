@@ -5,6 +5,7 @@
 
 #include "base/json.h"
 #include "runtime/request_prompt.h"
+#include "support/golden.h"
 #include "support/mini_gemma4.h"
 
 namespace markbase::runtime {
@@ -105,18 +106,85 @@ TEST(RequestJson, HoldsTheConversation) {
   request.messages[2].reasoning = "hm";
   request.messages[2].tool_calls = {{"add", R"({"a":1.50,"b":12345678901234567890123})", "call_1"}};
   request.messages[3].tool_call_id = "call_1";
-  request.tools = R"([{"name":"add"}])";
+  request.tools = R"([{"type":"function","function":{"name":"add","x":1.50}}])";
   request.enable_thinking = true;
   const auto text = request_json(request);
   ASSERT_TRUE(text.ok()) << text.error().message;
-  EXPECT_EQ(*text,
-            R"({"messages":[{"role":"system","content":"be \"kind\""},)"
-            R"({"role":"user","content":"hi"},)"
-            R"({"role":"assistant","content":"","reasoning_content":"hm","tool_calls":[)"
-            R"({"id":"call_1","type":"function","function":{"name":"add",)"
-            R"("arguments":{"a":1.50,"b":12345678901234567890123}}}]},)"
-            R"({"role":"tool","content":"3","tool_call_id":"call_1"}],)"
-            R"("add_generation_prompt":true,"enable_thinking":true,"tools":[{"name":"add"}]})");
+  EXPECT_EQ(*text, R"({"messages":[{"role":"system","content":"be \"kind\""},)"
+                   R"({"role":"user","content":"hi"},)"
+                   R"({"role":"assistant","content":"","reasoning_content":"hm","tool_calls":[)"
+                   R"({"id":"call_1","type":"function","function":{"name":"add",)"
+                   R"("arguments":{"a":1.50,"b":12345678901234567890123}}}]},)"
+                   R"({"role":"tool","content":"3","tool_call_id":"call_1"}],)"
+                   R"("add_generation_prompt":true,"enable_thinking":true,)"
+                   R"("tools":[{"type":"function","function":{"name":"add","x":1.50}}]})");
+  request.messages.clear();
+  request.enable_thinking = false;
+  request.tools = R"([{"name":"add"}])";
+  EXPECT_EQ(*request_json(request), R"({"messages":[],"add_generation_prompt":true,)"
+                                    R"("tools":[{"type":"function","function":{"name":"add"}}]})");
+}
+
+TEST(RequestJson, ResultsCanStandWithTheirCalls) {
+  Request request;
+  request.messages = {
+      {"user", "q"}, {"assistant", ""}, {"tool", "B"}, {"tool", "A"}, {"user", "r"}};
+  request.messages[1].tool_calls = {{"f", "{}", "1"}, {"g", "{}", "2"}};
+  request.messages[2].tool_call_id = "2";
+  request.messages[3].tool_call_id = "1";
+  const auto json = base::parse_json(*request_json(request, ResultForm::kWithCaller), "request");
+  ASSERT_TRUE(json.ok()) << json.error().message;
+  ASSERT_EQ((*json)["messages"].size(), 3u);
+  EXPECT_EQ(base::dump_json((*json)["messages"][1]["tool_responses"]),
+            R"([{"name":"g","response":"B"},{"name":"f","response":"A"}])");
+}
+
+TEST(RequestPrompt, ResultsStandWhereTheTemplateLooksForThem) {
+  Request request;
+  request.messages = {{"user", "1+2?"}, {"assistant", ""}, {"tool", "3"}};
+  request.messages[1].tool_calls = {{"add", R"({"a":1})", "call_1"}};
+  request.messages[2].tool_call_id = "call_1";
+  for (const char* name :
+       {"gemma4-chat-template.jinja", "gemma4-chat-template-interleaved.jinja"}) {
+    const std::string path = testing::golden_path("chat/" + std::string(name));
+    const auto tokenizer = testing::mini_gemma4(testing::read_file(path));
+    const ChatAbilities can = chat_abilities(*tokenizer);
+    EXPECT_TRUE(can.thinking && can.tools) << name;
+    const auto prompt = request_prompt(*tokenizer, request);
+    ASSERT_TRUE(prompt.ok()) << prompt.error().message;
+    EXPECT_NE(prompt->text.find("<|tool_call>call:add{a:1}<tool_call|><|tool_response>response:add{"
+                                "value:<|\"|>3<|\"|>}<tool_response|>"),
+              std::string::npos)
+        << prompt->text;
+  }
+  EXPECT_FALSE(chat_abilities(*testing::mini_gemma4("{{ messages[0].content }}")).tools);
+}
+
+TEST(RequestPrompt, AlwaysEndsWhereTheModelGoesOn) {
+  const auto tokenizer = testing::mini_gemma4();
+  Request request;
+  request.messages = {{"user", "1+2?"}, {"assistant", ""}, {"tool", "3"}};
+  request.messages[1].tool_calls = {{"add", R"({"b":2,"a":1})", "call_1"}};
+  request.messages[2].tool_call_id = "call_1";
+  const auto prompt = [&] {
+    const auto made = request_prompt(*tokenizer, request);
+    EXPECT_TRUE(made.ok()) << made.error().message;
+    EXPECT_EQ(tokenizer->decode(made->ids, false), made->text);
+    EXPECT_EQ(tokenizer->encode(made->text, {.parse_special = true}), made->ids);
+    return made->text;
+  };
+  const std::string call =
+      "<bos><|turn>user\n1+2?<turn|>\n<|turn>model\n<|tool_call>call:add{a:1,b:2}<tool_call|>"
+      "<|tool_response>response:add{value:<|\"|>3<|\"|>}<tool_response|>";
+  EXPECT_EQ(prompt(), call);
+  // With a text beside the call the turn is closed; a new one is opened.
+  request.messages[1].content = "Let me see.";
+  EXPECT_EQ(prompt(), call + "Let me see.<turn|>\n<|turn>model\n");
+  request.messages.pop_back();
+  request.messages.pop_back();
+  request.enable_thinking = true;
+  EXPECT_EQ(prompt(),
+            "<bos><|turn>system\n<|think|>\n<turn|>\n<|turn>user\n1+2?<turn|>\n<|turn>model\n");
 }
 
 TEST(RequestJson, RefusesJsonThatIsNone) {

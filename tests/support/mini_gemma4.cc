@@ -19,7 +19,7 @@ constexpr const char* kPieces[] = {"thought", "call", "th",   "ou",  "gh",   "ll
 
 }  // namespace
 
-std::unique_ptr<tokenizer::Tokenizer> mini_gemma4() {
+std::unique_ptr<tokenizer::Tokenizer> mini_gemma4(const std::string& chat_template) {
   std::vector<std::string> pieces;
   tokenizer::GgufVocabulary vocabulary;
   vocabulary.model = "llama";
@@ -40,6 +40,7 @@ std::unique_ptr<tokenizer::Tokenizer> mini_gemma4() {
   for (size_t i = 0; i < pieces.size(); ++i) {
     vocabulary.scores.push_back(-static_cast<float>(i));
   }
+  vocabulary.chat_template = chat_template;
   vocabulary.bos_id = 2;
   vocabulary.eos_id = 1;
   return std::move(tokenizer::from_gguf(vocabulary, "mini_gemma4")).value();
