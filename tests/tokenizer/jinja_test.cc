@@ -3,6 +3,7 @@
 
 #include "jinja_support.h"
 #include "tokenizer/jinja/template.h"
+#include "tokenizer/jinja/text.h"
 
 namespace markbase::tokenizer::jinja {
 namespace {
@@ -127,11 +128,31 @@ TEST(JinjaLimits, AHostileTemplateEndsWithAnError) {
       "list }}",
       "{{ ('a' * 100000).split('') }}",
       forever + "{{ ('ab' * 100000).rfind('b' * 50000) }}" + ends,
+      forever + "{{ ('a' * 1000000).find('a' * 500000 ~ 'b') }}" + ends,
+      "{% set big = 'a' * 1000000 %}" + forever + forever + "{{ big in 'a' }}" + ends + ends,
       "{{ ('a' * 3000000) | list | length }}{{ ('a' * 30000000) | list | length }}",
   };
   for (const std::string& source : sources) {
     const auto text = render(source);
     EXPECT_FALSE(text.ok()) << source.substr(0, 200);
+  }
+}
+
+// Against the plain search, on texts that repeat themselves.
+TEST(JinjaText, FinderFindsWhatAPlainSearchFinds) {
+  uint32_t state = 1;
+  const auto letters = [&](size_t n) {
+    std::string text;
+    for (size_t i = 0; i < n; ++i) text += "ab"[(state = state * 1664525 + 1013904223) >> 31];
+    return text;
+  };
+  for (int round = 0; round < 2000; ++round) {
+    const std::string text = letters(round % 40);
+    const std::string needle = letters(round % 7);
+    const Finder finder(needle);
+    for (size_t from = 0; from <= text.size() + 1; ++from)
+      ASSERT_EQ(finder.next(text, from), text.find(needle, from)) << text << ' ' << needle;
+    ASSERT_EQ(find_bytes(text, needle), text.find(needle));
   }
 }
 

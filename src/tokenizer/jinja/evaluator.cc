@@ -369,7 +369,7 @@ bool Evaluator::contains(const Expr& at, const Value& container, const Value& va
       return false;
     }
     spend(at, static_cast<int64_t>(container.view().size() / 64));
-    return find_bytes(container.view(), value.view(), 0) != std::string_view::npos;
+    return find_bytes(container.view(), value.view()) != std::string_view::npos;
   }
   if (container.is(Type::kDict)) {
     if (value.is_string()) return container.dict->find(value.view()) != nullptr;

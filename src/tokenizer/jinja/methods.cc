@@ -84,9 +84,9 @@ Value str_rstrip(Evaluator& eval, const Expr& at, const Value& self, Arguments& 
 constexpr int64_t kTextBytes = 112;
 
 int64_t count_of(std::string_view text, std::string_view part) {
+  const Finder finder(part);
   int64_t count = 0;
-  for (size_t from = 0; (from = find_bytes(text, part, from)) != text.npos; from += part.size())
-    ++count;
+  for (size_t from = 0; (from = finder.next(text, from)) != text.npos; from += part.size()) ++count;
   return count;
 }
 
@@ -177,7 +177,7 @@ int64_t position_in(Evaluator& eval, const Expr& at, const Value& self, const Ar
   if (eval.failed() || !take_text(eval, at, bound[0])) return -1;
   const std::string_view text = self.view();
   if (!eval.spend(at, last ? cost_of(self) * (cost_of(bound[0]) + 1) : cost_of(self))) return -1;
-  const size_t found = last ? text.rfind(bound[0].view()) : find_bytes(text, bound[0].view(), 0);
+  const size_t found = last ? text.rfind(bound[0].view()) : find_bytes(text, bound[0].view());
   return found == text.npos ? -1 : length(text.substr(0, found));
 }
 Value str_find(Evaluator& eval, const Expr& at, const Value& self, Arguments& args) {

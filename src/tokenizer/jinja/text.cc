@@ -63,10 +63,11 @@ std::vector<Cut> cuts_from_right(std::string_view bytes, std::string_view separa
 
 std::vector<Cut> cuts_from_left(std::string_view bytes, std::string_view separator,
                                 int64_t max_splits) {
+  const Finder finder(separator);
   std::vector<Cut> cuts;
   size_t from = 0;
   while (max_splits < 0 || static_cast<int64_t>(cuts.size()) < max_splits) {
-    const size_t at = find_bytes(bytes, separator, from);
+    const size_t at = finder.next(bytes, from);
     if (at == std::string_view::npos) break;
     from = at + separator.size();
     cuts.push_back({at, from});
@@ -142,13 +143,33 @@ size_t offset_of(std::string_view bytes, int64_t index) {
   return at;
 }
 
-size_t find_bytes(std::string_view text, std::string_view needle, size_t from) {
-  if (from > text.size()) return std::string_view::npos;
-  if (needle.empty()) return from;
-  // memmem, because a template may bring the pair that makes a plain search quadratic.
-  const void* found = memmem(text.data() + from, text.size() - from, needle.data(), needle.size());
-  if (found == nullptr) return std::string_view::npos;
-  return static_cast<size_t>(static_cast<const char*>(found) - text.data());
+Finder::Finder(std::string_view needle) : needle_(needle), fallback_(needle.size(), 0) {
+  uint32_t same = 0;
+  for (size_t i = 1; i < needle.size(); ++i) {
+    while (same > 0 && needle[same] != needle[i]) same = fallback_[same - 1];
+    if (needle[same] == needle[i]) ++same;
+    fallback_[i] = same;
+  }
+}
+
+size_t Finder::next(std::string_view text, size_t from) const {
+  if (from > text.size() || text.size() - from < needle_.size()) return std::string_view::npos;
+  if (needle_.empty()) return from;
+  size_t same = 0;
+  for (size_t i = from; i < text.size(); ++i) {
+    while (same > 0 && needle_[same] != text[i]) same = fallback_[same - 1];
+    if (same == 0) {
+      i = text.find(needle_[0], i);
+      if (i == std::string_view::npos) break;
+    }
+    if (++same == needle_.size()) return i + 1 - same;
+  }
+  return std::string_view::npos;
+}
+
+size_t find_bytes(std::string_view text, std::string_view needle) {
+  if (needle.size() > text.size()) return std::string_view::npos;
+  return Finder(needle).next(text, 0);
 }
 
 bool is_space(char32_t c) {
@@ -221,12 +242,13 @@ std::vector<Text> split_lines(const Text& text, bool keep_ends) {
 
 Text replace(const Text& text, std::string_view old, const Text& with, int64_t count) {
   const std::string_view bytes = text.bytes;
+  const Finder finder(old);
   Text out;
   size_t begin = 0;
   for (int64_t done = 0; count < 0 || done < count; ++done) {
     size_t at = begin;
     if (!old.empty()) {
-      at = find_bytes(bytes, old, begin);
+      at = finder.next(bytes, begin);
       if (at == std::string_view::npos) break;
     } else if (done > 0) {
       if (begin >= bytes.size()) break;

@@ -26,8 +26,22 @@ int64_t length(std::string_view bytes);
 // The byte offset of code point `index`, which must be at most length().
 size_t offset_of(std::string_view bytes, int64_t index);
 
-// The first `needle` at or after byte `from`, npos if there is none; linear in the length.
-size_t find_bytes(std::string_view text, std::string_view needle, size_t from);
+// Looks for one needle in any number of places: linear in both lengths whatever they hold, because
+// a template may bring the pair that makes a plain search quadratic (Knuth, Morris, Pratt). The
+// needle must outlive it.
+class Finder {
+ public:
+  explicit Finder(std::string_view needle);
+  // The first at or after byte `from`, npos if there is none. An empty needle is at `from`.
+  size_t next(std::string_view text, size_t from) const;
+
+ private:
+  std::string_view needle_;
+  // For each prefix of the needle: its longest proper suffix that the needle begins with.
+  std::vector<uint32_t> fallback_;
+};
+// The first `needle` in `text`, npos if there is none; at once where it is too long to be there.
+size_t find_bytes(std::string_view text, std::string_view needle);
 
 // Python's str.isspace() of one character.
 bool is_space(char32_t c);
