@@ -194,7 +194,11 @@ void ModelRunner::fill_ropes(int64_t end) {
 void ModelRunner::upload_rows(std::span<const StepRow> rows, std::span<const int32_t> output_rows) {
   MB_CHECK(!rows.empty() && static_cast<int64_t>(rows.size()) <= max_rows(options_));
   int64_t end = 0;
+  size_t begin = 0;  // of the rows of one sequence
   for (size_t i = 0; i < rows.size(); ++i) {
+    if (rows[i].sequence != rows[begin].sequence) begin = i;
+    // More would overwrite keys in the ring of a sliding layer that their first rows still see.
+    MB_CHECK(static_cast<int64_t>(i - begin) < options_.prefill_chunk_tokens);
     ids_[i] = rows[i].id;
     positions_[i] = rows[i].position;
     sequences_[i] = rows[i].sequence;

@@ -15,7 +15,9 @@
 
 namespace markbase::runtime {
 
-// A token of a step. Rows of one sequence stand together with ascending positions.
+// A token of a step. Rows of one sequence stand together with ascending positions, at most
+// prefill_chunk_tokens of them; the sequences stand in any order, each decoding, at its prompt, or
+// both.
 struct StepRow {
   int32_t id = 0;
   int32_t position = 0;

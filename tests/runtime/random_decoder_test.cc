@@ -22,8 +22,6 @@ using testing::DecoderShape;
 using testing::RandomDecoder;
 
 constexpr int64_t kWindow = RandomDecoder::kWindow;
-constexpr std::array kShapes = {DecoderShape::kPerLayerInputs, DecoderShape::kExperts,
-                                DecoderShape::kKeysAreValues, DecoderShape::kOddSources};
 
 EngineOptions options_for(BackendKind backend, int threads = 2) {
   EngineOptions options;
@@ -142,8 +140,8 @@ TEST_P(RandomDecoderTest, SequencesTogetherAreEachAlone) {
     alone.push_back(step(*single, {row_of(s, sequence)}, {0})[0]);
     single->runner->close_sequence(sequence);
   }
-  for (const int count : {2, 8, kMost}) {
-    const auto model = decoder_.load(options_for(BackendKind::kCpu), runner_for(64, count));
+  const auto expect_the_same_together = [&](const EngineOptions& options, int count) {
+    const auto model = decoder_.load(options, runner_for(64, count));
     std::vector<StepRow> rows;
     std::vector<int32_t> outputs;
     for (int s = 0; s < count; ++s) {
@@ -153,8 +151,14 @@ TEST_P(RandomDecoderTest, SequencesTogetherAreEachAlone) {
     const auto together = step(*model, rows, outputs);
     for (int s = 0; s < count; ++s) {
       EXPECT_TRUE(together[static_cast<size_t>(s)] == alone[static_cast<size_t>(s)])
-          << s << " of " << count;
+          << s << " of " << count << ", " << model->backend.description;
     }
+  };
+  for (const runtime::CpuLevel& level : runtime::cpu_levels()) {
+    if (!level.supported) continue;
+    EngineOptions options = options_for(BackendKind::kCpu);
+    options.cpu_isa = level.name;
+    for (const int count : {2, 8, kMost}) expect_the_same_together(options, count);
   }
 }
 
@@ -343,7 +347,7 @@ TEST_P(RandomDecoderTest, BackendsAgree) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Shapes, RandomDecoderTest,
-                         ::testing::Combine(::testing::ValuesIn(kShapes),
+                         ::testing::Combine(::testing::ValuesIn(testing::kDecoderShapes),
                                             ::testing::Values(quant::Format::kBF16,
                                                               quant::Format::kQ8_0,
                                                               quant::Format::kQ4_0)),

@@ -60,6 +60,10 @@ std::string decoder_shape_name(DecoderShape shape) {
       return "KeysAreValues";
     case DecoderShape::kOddSources:
       return "OddSources";
+    case DecoderShape::kSharedKeys:
+      return "SharedKeys";
+    case DecoderShape::kOneGlobalHead:
+      return "OneGlobalHead";
   }
   MB_CHECK(false);
 }
@@ -100,9 +104,21 @@ void RandomDecoder::set_shape(DecoderShape shape) {
       share(5, 1, 96);
       share(6, 3, 96);
       break;
+    case DecoderShape::kSharedKeys:
+      layers("SFSF", 2, 2);
+      share(2, 0, 96);
+      share(3, 1, 96);
+      config_.hidden_size_per_layer_input = 32;
+      config_.vocab_size_per_layer_input = table_rows_;
+      break;
+    case DecoderShape::kOneGlobalHead:
+      layers("SSFSF", 4, 1);
+      config_.final_logit_softcapping = 6.0F;
+      break;
   }
-  const bool keys_are_values =
-      shape == DecoderShape::kExperts || shape == DecoderShape::kKeysAreValues;
+  const bool keys_are_values = shape == DecoderShape::kExperts ||
+                               shape == DecoderShape::kKeysAreValues ||
+                               shape == DecoderShape::kOneGlobalHead;
   for (LayerConfig& layer : config_.layers) {
     layer.attention_k_eq_v = keys_are_values && layer.type == LayerType::kFull;
   }

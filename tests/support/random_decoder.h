@@ -20,7 +20,12 @@ enum class DecoderShape : uint8_t {
   kExperts,         // as 26B: V made from K in full layers, experts beside the dense branch
   kKeysAreValues,   // as 31B
   kOddSources,      // shared keys and values whose sources are not the last two layers before
+  kSharedKeys,      // as E4B: per-layer embeddings, shared keys and values, one width
+  kOneGlobalHead,   // as 12B: V made from K in full layers, one head of keys there
 };
+inline constexpr DecoderShape kDecoderShapes[] = {
+    DecoderShape::kPerLayerInputs, DecoderShape::kExperts,    DecoderShape::kKeysAreValues,
+    DecoderShape::kOddSources,     DecoderShape::kSharedKeys, DecoderShape::kOneGlobalHead};
 std::string decoder_shape_name(DecoderShape shape);
 
 class RandomDecoder {
