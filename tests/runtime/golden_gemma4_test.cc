@@ -52,10 +52,11 @@ class Gemma4 : public ::testing::TestWithParam<const char*> {
   }
   std::vector<int32_t> ids() const { return read_npy<int32_t>(path("ids.npy")).values; }
 
-  std::vector<float> logits(Engine& engine) const {
+  std::vector<float> logits(Engine& engine) const { return logits(engine, ids(), false); }
+  static std::vector<float> logits(Engine& engine, std::span<const int32_t> ids, bool last_only) {
     std::vector<float> out;
     const Result<void> done =
-        engine.logits(ids(), false, [&](int64_t, std::span<const float> row) -> Result<void> {
+        engine.logits(ids, last_only, [&](int64_t, std::span<const float> row) -> Result<void> {
           out.insert(out.end(), row.begin(), row.end());
           return {};
         });
@@ -150,6 +151,24 @@ TEST_P(Gemma4, CpuLogits) {
   RecordProperty("mean_kl", std::to_string(mean_kl));
   EXPECT_LE(mean_kl, bound);
   EXPECT_LE(mean_kl, kCpuMeanKl);
+}
+
+// Every length from one token to well over the window (of 5 to 12): where only the last row's
+// logits are asked for, and the other rows are left out of the layers behind the last keys and
+// values, they are the bits of that row among all, which the tests above compare with the golden.
+TEST_P(Gemma4, PromptsOfEveryLength) {
+  for (const BackendKind backend : {BackendKind::kRef, BackendKind::kCpu}) {
+    Engine engine = load(backend);
+    const std::vector<int32_t> all_ids = ids();
+    const std::vector<float> all = logits(engine);
+    const size_t vocab = all.size() / all_ids.size();
+    for (size_t n = 1; n <= all_ids.size(); ++n) {
+      const std::vector<float> last = logits(engine, std::span(all_ids).first(n), true);
+      ASSERT_EQ(last.size(), vocab);
+      EXPECT_EQ(std::memcmp(last.data(), all.data() + (n - 1) * vocab, vocab * sizeof(float)), 0)
+          << engine.info().backend << ", " << n << " tokens";
+    }
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Golden, Gemma4, ::testing::ValuesIn([] {
