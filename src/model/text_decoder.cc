@@ -43,6 +43,7 @@ struct TextDecoder::Step {
   // Those of the rows that are still under way.
   TensorView positions;
   TensorView sequences;
+  TensorView rope_rows;
   Activations a = {};
   int64_t layer_idx = -1;  // -1: outside the layers
   const LayerConfig* layer = nullptr;
@@ -54,6 +55,7 @@ struct TextDecoder::Step {
 size_t TextDecoder::activation_bytes(const TextConfig& config, const DecoderCapacity& capacity) {
   base::Arena counter;
   carve(config, capacity, tensor::Device::kHost, counter);
+  carve_ropes(config, capacity, tensor::Device::kHost, counter);
   return counter.used_bytes();
 }
 
@@ -96,7 +98,29 @@ Result<void> TextDecoder::plan(const DecoderCapacity& capacity) {
   MB_ASSIGN(memory_, backend_.allocate(activation_bytes(config_, capacity)));
   base::Arena arena({static_cast<std::byte*>(memory_->data()), memory_->size_bytes()});
   full_ = carve(config_, capacity, backend_.device(), arena);
+  ropes_ = carve_ropes(config_, capacity, backend_.device(), arena);
+  for (size_t i = 0; i < ropes_.size(); ++i) {
+    const std::vector<float> inv_freq = config_.ropes[i].inv_freq();
+    const auto turning = std::span(inv_freq).first(static_cast<size_t>(ropes_[i].inv_freq.dim(0)));
+    if (!turning.empty()) backend_.upload(ropes_[i].inv_freq.data, std::as_bytes(turning));
+  }
   return {};
+}
+
+std::vector<TextDecoder::Rope> TextDecoder::carve_ropes(const TextConfig& config,
+                                                        const DecoderCapacity& capacity,
+                                                        tensor::Device device, base::Arena& arena) {
+  std::vector<Rope> ropes;
+  for (const RopeConfig& rope : config.ropes) {
+    const int64_t pairs = rope.num_rotated_pairs();
+    const auto take = [&](int64_t count) {
+      return arena.take_array<float>(static_cast<size_t>(count));
+    };
+    ropes.push_back({.inv_freq = tensor::make_view(take(pairs), DType::kF32, {pairs}, device),
+                     .table = tensor::make_view(take(capacity.max_rows * 2 * pairs), DType::kF32,
+                                                {capacity.max_rows, 2 * pairs}, device)});
+  }
+  return ropes;
 }
 
 // The views of a step with `rows` rows in a layer of these widths: contiguous at the front of each
@@ -143,10 +167,12 @@ void TextDecoder::run_layers(const StepInputs& inputs, TraceSink* trace) {
             .trace = trace,
             .full = full_,
             .positions = inputs.positions,
-            .sequences = inputs.sequences};
+            .sequences = inputs.sequences,
+            .rope_rows = inputs.row_numbers};
   const int64_t narrowed = inputs.outputs == nullptr ? -1 : last_kv_layer();
   // They change back where rows are left out: what remains always ends up in the same place.
   if (narrowed >= 0) std::swap(step.full.residual, step.full.out);
+  fill_ropes(step);
   embed(step);
   for (int64_t i = 0; i < config_.num_hidden_layers; ++i) {
     enter_layer(step, i);
@@ -172,6 +198,14 @@ void TextDecoder::enter_layer(Step& step, int64_t layer_idx) const {
   step.layer = &config_.layers[i];
   step.weights = &weights_.layers[i];
   step.a = views(step.full, config_, step.rows(), *step.layer);
+}
+
+void TextDecoder::fill_ropes(const Step& step) {
+  for (const Rope& rope : ropes_) {
+    backend_.rope_table({.positions = step.positions,
+                         .inv_freq = rope.inv_freq,
+                         .table = rope.table.first(step.rows())});
+  }
 }
 
 void TextDecoder::embed(Step& step) {
@@ -259,6 +293,7 @@ void TextDecoder::keep_outputs(Step& step) {
   const Activations all = step.a;
   step.positions = outputs.positions;
   step.sequences = outputs.sequences;
+  step.rope_rows = outputs.rows;
   std::swap(step.full.residual, step.full.out);
   std::swap(step.full.ple, step.full.ple_context);
   step.a = views(step.full, config_, step.rows(), *step.layer);
@@ -419,18 +454,18 @@ void TextDecoder::gated_product(const Step& step, const TensorView& gate, const 
 // x = rope(rms_norm(x)), in place.
 void TextDecoder::norm_rope(const Step& step, const TensorView& x, const TensorView& weight,
                             std::string_view norm_name, std::string_view rope_name) {
-  const TensorView& table = step.inputs.ropes[static_cast<size_t>(step.layer->rope_idx)];
+  const TensorView& table = ropes_[static_cast<size_t>(step.layer->rope_idx)].table;
   if (step.trace == nullptr) {
     backend_.norm_rope({.x = x,
                         .weight = weight,
                         .eps = config_.rms_norm_eps,
-                        .positions = step.positions,
+                        .table_rows = step.rope_rows,
                         .table = table});
     return;
   }
   norm(head_rows(x), weight, head_rows(x));
   show(step, norm_name, x);
-  backend_.rope({.x = x, .positions = step.positions, .table = table});
+  backend_.rope({.x = x, .table_rows = step.rope_rows, .table = table});
   show(step, rope_name, x);
 }
 

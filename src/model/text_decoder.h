@@ -47,8 +47,7 @@ struct StepInputs {
   tensor::TensorView sequences;      // [T] i32, row of the block tables
   // One a layer, for a layer that owns no K and V the view of its source.
   std::span<const ops::KvView> kv;
-  std::span<const tensor::TensorView>
-      ropes;                    // one a TextConfig::ropes: table [num_positions, head_dim]
+  tensor::TensorView row_numbers;  // [T] i32: 0, 1, 2, ...
   tensor::TensorView overflow;  // [num_hidden_layers] i32, set where K or V does not fit the cache
   // Given: only these rows go on once all keys and values are stored (the last layer that owns K
   // and V computes these for every row, and nothing else), with the bits that they have when all go
@@ -101,6 +100,11 @@ class TextDecoder {
     tensor::TensorView final;           // [n, hidden]
     tensor::TensorView logits;          // [n, vocab]
   };
+  // The rotations of a step's rows, for the layers that rotate alike: one a TextConfig::ropes.
+  struct Rope {
+    tensor::TensorView inv_freq;  // [pairs], filled by plan
+    tensor::TensorView table;     // [T, 2 pairs]
+  };
   struct Step;
   // residual = (residual + rms_norm(x, post)) * scale; y = rms_norm(residual, next), and the names
   // that the results are shown by ("": not shown here).
@@ -120,9 +124,12 @@ class TextDecoder {
 
   static Activations carve(const TextConfig& config, const DecoderCapacity& capacity,
                            tensor::Device device, base::Arena& arena);
+  static std::vector<Rope> carve_ropes(const TextConfig& config, const DecoderCapacity& capacity,
+                                       tensor::Device device, base::Arena& arena);
   static Activations views(const Activations& full, const TextConfig& config, int64_t rows,
                            const LayerConfig& layer);
   int64_t last_kv_layer() const;
+  void fill_ropes(const Step& step);
   void embed(Step& step);
   void per_layer_inputs(const Step& step);
   void enter_layer(Step& step, int64_t layer_idx) const;
@@ -148,7 +155,8 @@ class TextDecoder {
   const TextWeights& weights_;
   ops::Backend& backend_;
   std::unique_ptr<ops::DeviceBuffer> memory_;
-  Activations full_;  // at full capacity
+  Activations full_;         // at full capacity
+  std::vector<Rope> ropes_;  // at full capacity
 };
 
 }  // namespace markbase::model

@@ -122,6 +122,7 @@ class Backend {
   virtual void soft_cap(const SoftCapArgs& args) = 0;
   virtual void scale(const ScaleArgs& args) = 0;
   virtual void gather_rows(const GatherRowsArgs& args) = 0;
+  virtual void rope_table(const RopeTableArgs& args) = 0;
   virtual void rope(const RopeArgs& args) = 0;
   virtual void kv_write(const KvWriteArgs& args) = 0;
   virtual void attention(const AttentionArgs& args) = 0;

@@ -1,30 +1,39 @@
 // Rotary position embedding, rotate-half layout over the whole head.
 #pragma once
 
+#include <cstdint>
 #include <span>
 
 #include "tensor/tensor.h"
 
 namespace markbase::ops {
 
-// For k in 0 .. head_dim/2 - 1, p = positions[t], angle = p * inv_freq[k]:
-//   x'[k]              = x[k] cos(angle) - x[k + head_dim/2] sin(angle)
-//   x'[k + head_dim/2] = x[k + head_dim/2] cos(angle) + x[k] sin(angle)
-// x: [T, heads, head_dim] f32 contiguous in the last two axes, in place. positions: [T] i32 >= 0.
-// table: [num_positions, head_dim] f32, row p = cos(angle) for each k, then sin(angle) for each k,
-// made by rope_table(): the same table for every backend, so no backend needs sin or cos.
-// positions[t] must be below num_positions.
+// The angles of a step's rows, once for all layers and heads that rotate alike:
+//   angle = float32(positions[t]) * inv_freq[k] in float32, as the reference does
+//   table[t][k] = cos(angle), table[t][P + k] = sin(angle)
+// both computed in double and rounded once. positions: [T] i32 >= 0. inv_freq: [P] f32.
+// table: [T, 2 P] f32.
+struct RopeTableArgs {
+  tensor::TensorView positions;
+  tensor::TensorView inv_freq;
+  tensor::TensorView table;
+};
+void check(const RopeTableArgs& args);
+// One row in host memory, [2 inv_freq.size()]: what every backend's table holds.
+void fill_rope_row(std::span<const float> inv_freq, int32_t position, float* row);
+
+// With cos and sin of row table_rows[t], for k in 0 .. P - 1:
+//   x'[k]              = x[k] cos[k] - x[k + head_dim/2] sin[k]
+//   x'[k + head_dim/2] = x[k + head_dim/2] cos[k] + x[k] sin[k]
+// The pairs from P on (those of a partial rotation that do not turn) stay as they are.
+// x: [T, heads, head_dim] f32 contiguous in the last two axes, in place. table_rows: [T] i32, below
+// num_rows. table: [num_rows, 2 P] f32 by rope_table(), P <= head_dim/2.
 struct RopeArgs {
   tensor::TensorView x;
-  tensor::TensorView positions;
+  tensor::TensorView table_rows;
   tensor::TensorView table;
 };
 void check(const RopeArgs& args);
-
-// Fills rows [begin, end) of a table in host memory. angle = float32(p) * inv_freq[k] in float32,
-// as the reference does; its sine and cosine are then exact to the last bit or so (computed in
-// double). inv_freq: [head_dim / 2].
-void fill_rope_table(std::span<const float> inv_freq, int64_t begin, int64_t end, float* table);
 
 // The head norm, then rope: x = rope(rms_norm(x over head_dim, weight)). x: [T, heads, head_dim]
 // f32 in place.
@@ -32,7 +41,7 @@ struct NormRopeArgs {
   tensor::TensorView x;
   tensor::TensorView weight;  // [head_dim] f32
   float eps = 1e-6F;
-  tensor::TensorView positions;
+  tensor::TensorView table_rows;
   tensor::TensorView table;
 };
 void check(const NormRopeArgs& args);

@@ -19,13 +19,6 @@ int64_t max_rows(const RunnerOptions& options) {
 
 int64_t seen_words(const model::TextConfig& config) { return (config.vocab_size + 31) / 32; }
 
-// Tables are filled by this many positions, so that a decode step now and then pays a little.
-constexpr int64_t kRopeStep = 64;
-
-int64_t rope_rows(const RunnerOptions& options) {
-  return (options.context_tokens + kRopeStep - 1) / kRopeStep * kRopeStep;
-}
-
 model::DecoderCapacity decoder_capacity(const RunnerOptions& options) {
   return {.max_rows = max_rows(options),
           .max_output_rows = std::max(options.max_output_rows, options.max_sequences)};
@@ -105,12 +98,6 @@ ModelRunner::Device ModelRunner::carve(const model::TextConfig& config,
   if (num_suppressed > 0) d.suppressed = ints(static_cast<int64_t>(num_suppressed));
   d.params = arena.take_array<ops::SamplingParams>(static_cast<size_t>(sequences));
   d.sample_scratch = arena.take(ops::sample_scratch_bytes(sequences, config.vocab_size));
-  for (const model::RopeConfig& rope : config.ropes) {
-    const int64_t positions = rope_rows(options);
-    d.ropes.push_back(
-        tensor::make_view(arena.take_array<float>(static_cast<size_t>(positions * rope.head_dim)),
-                          DType::kF32, {positions, rope.head_dim}, device));
-  }
   return d;
 }
 
@@ -136,13 +123,6 @@ Result<void> ModelRunner::allocate(std::span<const int32_t> suppressed) {
   base::Arena arena({static_cast<std::byte*>(memory_->data()), memory_->size_bytes()});
   device_ = carve(config_, options_, suppressed.size(), backend_.device(), arena);
   upload(backend_, device_.suppressed.data, suppressed);
-  for (const model::RopeConfig& rope : config_.ropes) {
-    inv_freqs_.push_back(rope.inv_freq());
-    const auto bytes = static_cast<size_t>(rope_rows(options_) * rope.head_dim) * sizeof(float);
-    const bool apart = backend_.device() != tensor::Device::kHost;
-    MB_ASSIGN(auto mirror, base::AlignedBuffer::allocate(apart ? bytes : 0));
-    rope_mirrors_.push_back(std::move(mirror));
-  }
   const auto rows = static_cast<size_t>(max_rows(options_));
   ids_.resize(rows);
   positions_.resize(rows);
@@ -173,27 +153,8 @@ void ModelRunner::set_seen(int sequence, std::span<const int32_t> ids) {
   upload<uint32_t>(backend_, device_.seen.slice(sequence, 1).data, seen_);
 }
 
-// The tables are filled as far as positions go, on the host, and brought to the device.
-void ModelRunner::fill_ropes(int64_t end) {
-  if (end <= ropes_filled_) return;
-  const int64_t filled = (end + kRopeStep - 1) / kRopeStep * kRopeStep;
-  for (size_t i = 0; i < device_.ropes.size(); ++i) {
-    const TensorView& table = device_.ropes[i];
-    const bool apart = rope_mirrors_[i].size_bytes() != 0;
-    float* host = apart ? reinterpret_cast<float*>(rope_mirrors_[i].data()) : table.as<float>();
-    ops::fill_rope_table(inv_freqs_[i], ropes_filled_, filled, host);
-    if (!apart) continue;
-    const int64_t width = table.dim(1);
-    const std::span<const float> rows(host + ropes_filled_ * width,
-                                      static_cast<size_t>((filled - ropes_filled_) * width));
-    upload(backend_, table.as<float>() + ropes_filled_ * width, rows);
-  }
-  ropes_filled_ = filled;
-}
-
 void ModelRunner::upload_rows(std::span<const StepRow> rows, std::span<const int32_t> output_rows) {
   MB_CHECK(!rows.empty() && static_cast<int64_t>(rows.size()) <= max_rows(options_));
-  int64_t end = 0;
   size_t begin = 0;  // of the rows of one sequence
   for (size_t i = 0; i < rows.size(); ++i) {
     if (rows[i].sequence != rows[begin].sequence) begin = i;
@@ -203,7 +164,6 @@ void ModelRunner::upload_rows(std::span<const StepRow> rows, std::span<const int
     positions_[i] = rows[i].position;
     sequences_[i] = rows[i].sequence;
     cache_->reserve(rows[i].sequence, int64_t{rows[i].position} + 1);
-    end = std::max(end, int64_t{rows[i].position} + 1);
   }
   upload_per_layer_ids(rows);
   for (size_t i = 0; i < output_rows.size(); ++i) {
@@ -211,7 +171,6 @@ void ModelRunner::upload_rows(std::span<const StepRow> rows, std::span<const int
     output_positions_[i] = row.position;
     output_sequences_[i] = row.sequence;
   }
-  fill_ropes(end);
   cache_->upload_tables();
   upload<int32_t>(backend_, device_.ids.data, std::span(ids_).first(rows.size()));
   upload<int32_t>(backend_, device_.positions.data, std::span(positions_).first(rows.size()));
@@ -247,7 +206,7 @@ void ModelRunner::begin_step(std::span<const StepRow> rows, std::span<const int3
            .positions = device_.positions.first(num_rows),
            .sequences = device_.sequences.first(num_rows),
            .kv = cache_->views(),
-           .ropes = device_.ropes,
+           .row_numbers = device_.row_numbers.first(num_rows),
            .overflow = device_.overflow,
            .outputs = nullptr};
   const bool ascending = std::adjacent_find(output_rows.begin(), output_rows.end(),

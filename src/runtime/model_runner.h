@@ -84,14 +84,12 @@ class ModelRunner {
     tensor::TensorView suppressed;          // [n] i32
     ops::SamplingParams* params = nullptr;  // [S]
     void* sample_scratch = nullptr;
-    std::vector<tensor::TensorView> ropes;  // [context, head_dim] f32
   };
   static Device carve(const model::TextConfig& config, const RunnerOptions& options,
                       size_t num_suppressed, tensor::Device device, base::Arena& arena);
   Result<void> allocate(std::span<const int32_t> suppressed);
   void upload_rows(std::span<const StepRow> rows, std::span<const int32_t> output_rows);
   void upload_per_layer_ids(std::span<const StepRow> rows);
-  void fill_ropes(int64_t end);
   // Chooses what a step runs: only its output rows where that is enough.
   void begin_step(std::span<const StepRow> rows, std::span<const int32_t> output_rows,
                   bool show_all_rows);
@@ -109,10 +107,6 @@ class ModelRunner {
   std::unique_ptr<KvCache> cache_;
   std::unique_ptr<ops::DeviceBuffer> memory_;
   Device device_;
-  std::vector<base::AlignedBuffer>
-      rope_mirrors_;  // host side of the tables, where the device is apart
-  std::vector<std::vector<float>> inv_freqs_;
-  int64_t ropes_filled_ = 0;
   // Host side of a step's arguments, sized once.
   std::vector<int32_t> ids_, per_layer_ids_, positions_, sequences_, sample_positions_, overflow_;
   std::vector<int32_t> output_positions_, output_sequences_;

@@ -154,7 +154,7 @@ TEST(CpuVectorMath, FusedProductRoundsOnceOnEveryLevel) {
     }
     for (const CpuIsa isa : levels_here()) {
       std::vector<float> y = x;
-      vector_kernels(isa).rope(y.data(), table.data(), 2 * kHalf);
+      vector_kernels(isa).rope(y.data(), table.data(), 2 * kHalf, kHalf);
       for (size_t i = 0; i < kHalf; ++i) {
         const float exact = std::fma(x[i + kHalf], table[i], x[i]);
         ASSERT_EQ(std::bit_cast<uint32_t>(y[i + kHalf]), std::bit_cast<uint32_t>(exact))

@@ -116,12 +116,21 @@ TEST_F(CheckDeathTest, EmbeddingAndLinear) {
 TEST_F(CheckDeathTest, Rope) {
   const TensorView x = make_view(memory_a, DType::kF32, {3, 2, 8});
   const RopeArgs good{x, indices(3), rows(memory_b, 16, 8)};
-  expect_refused(good, [](auto& a) { a.positions = indices(2); });
-  expect_refused(good, [](auto& a) { a.table = rows(memory_b, 16, 4); });
+  expect_refused(good, [](auto& a) { a.table_rows = indices(2); });
+  expect_refused(good, [](auto& a) { a.table = rows(memory_b, 16, 10); });
+  expect_refused(good, [](auto& a) { a.table = rows(memory_b, 16, 5); });
   expect_refused(good, [](auto& a) { a.x.stride[1] = 9; });
   const RopeArgs odd{make_view(memory_a, DType::kF32, {3, 2, 7}), indices(3),
                      rows(memory_b, 16, 7)};
   EXPECT_DEATH(check(odd), "even");
+  RopeArgs part = good;  // the first two pairs alone
+  part.table = rows(memory_b, 16, 4);
+  check(part);
+  const RopeTableArgs table{indices(3), make_view(memory_a, DType::kF32, {4}),
+                            rows(memory_b, 3, 8)};
+  expect_refused(table, [](auto& a) { a.positions = indices(2); });
+  expect_refused(table, [](auto& a) { a.inv_freq = make_view(memory_a, DType::kF32, {8}); });
+  expect_refused(table, [](auto& a) { a.table = rows(memory_b, 3, 7); });
   const NormRopeArgs normed{x, make_view(memory_c, DType::kF32, {8}), 1e-6F, indices(3),
                             rows(memory_b, 16, 8)};
   expect_refused(normed, [](auto& a) { a.weight.shape[0] = 16; });

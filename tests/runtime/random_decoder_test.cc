@@ -307,6 +307,19 @@ TEST_P(RandomDecoderTest, MemoryIsThatOfTheLayersThatOwnKeysAndValues) {
   EXPECT_EQ(ModelRunner::kv_bytes(decoder_.config(), backend, runner), expected);
 }
 
+// Beside the cache only attention's scores grow with it, a double a thread and key in this backend:
+// the angles of rope are those of a step's rows.
+TEST_P(RandomDecoderTest, ALongContextTakesHardlyMoreScratch) {
+  const auto model = decoder_.load(options_for(BackendKind::kRef, 2), runner_for());
+  RunnerOptions runner = runner_for();
+  const auto scratch = [&](int64_t context) {
+    runner.context_tokens = context;
+    return ModelRunner::scratch_bytes(decoder_.config(), *model->backend.backend, runner);
+  };
+  constexpr uint64_t kLong = 131072;
+  EXPECT_LE(scratch(kLong) - scratch(256), 2 * sizeof(double) * kLong);
+}
+
 TEST_P(RandomDecoderTest, BytesReadForATokenLeaveOutTheTableAndIdleExperts) {
   const auto model = decoder_.load(options_for(BackendKind::kCpu), runner_for());
   const ops::Backend& backend = *model->backend.backend;

@@ -36,7 +36,7 @@ class OpCase {
 using OpCases = std::vector<std::unique_ptr<OpCase>>;
 
 void add_row_cases(OpCases& cases);        // embedding, norms, elementwise
-void add_rope_cases(OpCases& cases);       // rope, norm_rope
+void add_rope_cases(OpCases& cases);       // rope_table, rope, norm_rope
 void add_linear_cases(OpCases& cases);     // products, gated products
 void add_attention_cases(OpCases& cases);  // kv_write and attention
 void add_expert_cases(OpCases& cases);     // routing, experts

@@ -51,6 +51,7 @@ class RowCounter final : public ops::Backend {
   void soft_cap(const ops::SoftCapArgs& args) override { inner_.soft_cap(args); }
   void scale(const ops::ScaleArgs& args) override { inner_.scale(args); }
   void gather_rows(const ops::GatherRowsArgs& args) override { inner_.gather_rows(args); }
+  void rope_table(const ops::RopeTableArgs& args) override { inner_.rope_table(args); }
   void rope(const ops::RopeArgs& args) override { inner_.rope(args); }
   void kv_write(const ops::KvWriteArgs& args) override { inner_.kv_write(args); }
   void attention(const ops::AttentionArgs& args) override {

@@ -126,6 +126,10 @@ class CpuBackend : public ops::Backend {
     ops::check(args);
     cpu::gather_rows(vector_kernels_, pool_, args);
   }
+  void rope_table(const ops::RopeTableArgs& args) override {
+    ops::check(args);
+    cpu::rope_table(pool_, args);
+  }
   void rope(const ops::RopeArgs& args) override {
     ops::check(args);
     cpu::rope(vector_kernels_, pool_, args);

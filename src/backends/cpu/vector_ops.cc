@@ -115,32 +115,50 @@ void gather_rows(const VectorKernels&, base::ThreadPool& pool, const ops::Gather
                [&](int64_t i) { std::memcpy(args.y.row(i), args.x.row(rows[i]), row_bytes); });
 }
 
-void rope(const VectorKernels& kernels, base::ThreadPool& pool, const ops::RopeArgs& args) {
+void rope_table(base::ThreadPool& pool, const ops::RopeTableArgs& args) {
   const int32_t* positions = args.positions.as<int32_t>();
+  const std::span<const float> inv_freq(args.inv_freq.f32(),
+                                        static_cast<size_t>(args.inv_freq.dim(0)));
+  // A sine takes as long as this many elements of the other ops.
+  constexpr int64_t kSineElements = 32;
+  const int64_t row_elements = kSineElements * args.table.dim(1);
+  for_rows(pool, args.table.dim(0), row_elements, [&](int64_t begin, int64_t end) {
+    for (int64_t t = begin; t < end; ++t) {
+      ops::fill_rope_row(inv_freq, positions[t], args.table.row(t));
+    }
+  });
+}
+
+void rope(const VectorKernels& kernels, base::ThreadPool& pool, const ops::RopeArgs& args) {
+  const int32_t* table_rows = args.table_rows.as<int32_t>();
+  const int64_t pairs = args.table.dim(1) / 2;
   const int64_t num_heads = args.x.dim(1);
   const int64_t head_dim = args.x.dim(2);
   for_rows(pool, args.x.dim(0), num_heads * head_dim, [&](int64_t begin, int64_t end) {
     for (int64_t t = begin; t < end; ++t) {
-      const float* table_row = args.table.row(positions[t]);
+      const float* table_row = args.table.row(table_rows[t]);
       float* x = token(args.x, t);
-      for (int64_t h = 0; h < num_heads; ++h) kernels.rope(x + h * head_dim, table_row, head_dim);
+      for (int64_t h = 0; h < num_heads; ++h) {
+        kernels.rope(x + h * head_dim, table_row, head_dim, pairs);
+      }
     }
   });
 }
 
 void norm_rope(const VectorKernels& kernels, base::ThreadPool& pool,
                const ops::NormRopeArgs& args) {
-  const int32_t* positions = args.positions.as<int32_t>();
+  const int32_t* table_rows = args.table_rows.as<int32_t>();
+  const int64_t pairs = args.table.dim(1) / 2;
   const float* weight = args.weight.data == nullptr ? nullptr : args.weight.f32();
   const int64_t num_heads = args.x.dim(1);
   const int64_t head_dim = args.x.dim(2);
   for_rows(pool, args.x.dim(0), num_heads * head_dim, [&](int64_t begin, int64_t end) {
     for (int64_t t = begin; t < end; ++t) {
-      const float* table_row = args.table.row(positions[t]);
+      const float* table_row = args.table.row(table_rows[t]);
       for (int64_t h = 0; h < num_heads; ++h) {
         float* x = token(args.x, t) + h * head_dim;
         kernels.rms_norm(x, weight, args.eps, head_dim, x);
-        kernels.rope(x, table_row, head_dim);
+        kernels.rope(x, table_row, head_dim, pairs);
       }
     }
   });

@@ -42,6 +42,7 @@ void soft_cap(const VectorKernels& kernels, base::ThreadPool& pool, const ops::S
 void scale(const VectorKernels& kernels, base::ThreadPool& pool, const ops::ScaleArgs& args);
 void gather_rows(const VectorKernels& kernels, base::ThreadPool& pool,
                  const ops::GatherRowsArgs& args);
+void rope_table(base::ThreadPool& pool, const ops::RopeTableArgs& args);
 void rope(const VectorKernels& kernels, base::ThreadPool& pool, const ops::RopeArgs& args);
 void kv_write(const VectorKernels& kernels, base::ThreadPool& pool, const ops::KvWriteArgs& args);
 void route(const VectorKernels& kernels, base::ThreadPool& pool, const ops::RouteArgs& args);

@@ -56,6 +56,7 @@ class RefBackend final : public ops::Backend {
   void soft_cap(const ops::SoftCapArgs& args) override;
   void scale(const ops::ScaleArgs& args) override;
   void gather_rows(const ops::GatherRowsArgs& args) override;
+  void rope_table(const ops::RopeTableArgs& args) override;
   void rope(const ops::RopeArgs& args) override;
   void kv_write(const ops::KvWriteArgs& args) override;
   void attention(const ops::AttentionArgs& args) override;

@@ -134,14 +134,14 @@ void scale(float* x, float factor, int64_t n) {
   for_each_vector(n, x, [&](const auto& at) { return simd::mul(at(x), f); });
 }
 
-void rope(float* x, const float* table_row, int64_t head_dim) {
+void rope(float* x, const float* table_row, int64_t head_dim, int64_t pairs) {
   const int64_t half = head_dim / 2;
-  for (int64_t i = 0; i < half; i += kLanes) {
-    const int64_t count = half - i < kLanes ? half - i : kLanes;
+  for (int64_t i = 0; i < pairs; i += kLanes) {
+    const int64_t count = pairs - i < kLanes ? pairs - i : kLanes;
     const F a = load_any(x + i, count);
     const F b = load_any(x + half + i, count);
     const F cosine = load_any(table_row + i, count);
-    const F sine = load_any(table_row + half + i, count);
+    const F sine = load_any(table_row + pairs + i, count);
     const F minus_b_sine = simd::mul(simd::sub(simd::set1(0.0f), b), sine);
     store_any(x + i, simd::fma(a, cosine, minus_b_sine), count);
     store_any(x + half + i, simd::fma(b, cosine, simd::mul(a, sine)), count);

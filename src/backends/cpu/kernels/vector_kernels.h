@@ -70,8 +70,9 @@ struct VectorKernels {
   void (*gelu_mul)(const float* gate, const float* up, float* y, int64_t n);
   void (*soft_cap)(float* x, float cap, int64_t n);
   void (*scale)(float* x, float factor, int64_t n);
-  // table_row: cosines, then sines, head_dim / 2 each.
-  void (*rope)(float* x, const float* table_row, int64_t head_dim);
+  // table_row: cosines, then sines, of the first `pairs` of the head_dim / 2 pairs; the others
+  // stay.
+  void (*rope)(float* x, const float* table_row, int64_t head_dim, int64_t pairs);
   // False when a value is not finite or does not fit the type.
   bool (*kv_store)(const KvStoreArgs& args);
 
