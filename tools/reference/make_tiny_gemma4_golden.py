@@ -53,8 +53,9 @@ WHY_NOT = {
 SUBSET = [
     "e2b-hf-bf16", "26b-hf-bf16", "31b-hf-bf16", "text-hf-bf16", "odd-hf-bf16",
     "12b-mlx-5bit-g128", "26b-mlx-3bit-g32", "31b-mlx-2bit-g32", "31b-mlx-6bit-g64",
-    "31b-mlx-mixed_3_6", "31b-mlx-mxfp4", "31b-mlx-nvfp4",
-    "e4b-gguf-q4_k_m", "e2b-gguf-q4_0", "26b-gguf-q4_0",
+    "31b-mlx-mixed_3_6", "31b-mlx-mxfp4", "31b-mlx-nvfp4", "31b-mlx-mxfp8",
+    "e2b-mlx-4bit-g32", "26b-mlx-4bit-g64", "31b-mlx-8bit-g64",
+    "e4b-gguf-q4_k_m", "e2b-gguf-q4_0", "26b-gguf-q4_0", "31b-gguf-q8_0", "31b-gguf-f16",
 ]  # fmt: skip
 
 
