@@ -9,9 +9,9 @@
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
-#include <filesystem>
 
 #include "runtime/logits.h"
+#include "support/gemma4_golden.h"
 #include "support/golden.h"
 #include "support/random.h"
 #include "support/random_decoder.h"
@@ -46,10 +46,9 @@ std::vector<Subject> subjects() {
       all.push_back({testing::decoder_shape_name(shape) + format_name, "", shape, format});
     }
   }
-  for (const auto& folder : std::filesystem::directory_iterator(testing::golden_path("gemma4"))) {
-    const std::string gguf = folder.path() / "model.gguf";
-    const std::string path = std::filesystem::exists(gguf) ? gguf : folder.path().string();
-    all.push_back({"gemma4_" + folder.path().filename().string(), path});
+  for (const std::string& name : testing::gemma4_goldens(testing::gemma4_folder())) {
+    const testing::Gemma4Golden golden(testing::gemma4_folder(), name);
+    all.push_back({"gemma4_" + name, golden.path(golden.has("model.gguf") ? "model.gguf" : "")});
   }
   all.push_back({"gemma3_bf16", testing::golden_path("tiny_gemma3_bf16")});
   all.push_back({"gemma3_gguf", testing::golden_path("tiny_gemma3_gguf/tiny.gguf")});
