@@ -194,6 +194,8 @@ void add_value(const std::string& key, const Json& value, formats::GgufWriter* w
   if (value.front().is_boolean()) return writer->add_array(key, value.get<std::vector<bool>>());
   if (value.front().is_string())
     return writer->add_array(key, value.get<std::vector<std::string>>());
+  if (value.front().is_number_float())
+    return writer->add_array(key, value.get<std::vector<float>>());
   writer->add_array(key, value.get<std::vector<int32_t>>());
 }
 

@@ -6,7 +6,10 @@
 #include <sstream>
 
 #include "formats/gguf/gguf_file.h"
+#include "markbase/engine.h"
+#include "runtime/model_files.h"
 #include "support/golden.h"
+#include "support/tiny_gemma4.h"
 #include "tiny_vocabulary.h"
 #include "tokenizer/chat_template.h"
 
@@ -34,22 +37,52 @@ std::unique_ptr<Tokenizer> from_json(const std::string& chat_template = "") {
   return *std::move(made);
 }
 
-// A GGUF without weights; `with_merges` false: by its scores, as older converters wrote them.
-std::unique_ptr<Tokenizer> from_vocabulary_only(const std::string& chat_template = "") {
+// Tensors and keys of a small Gemma 4, with one row of the embedding for each of `vocab_size` ids.
+testing::TinyCheckpoint small_weights(int64_t vocab_size) {
+  auto checkpoint = testing::tiny_gemma4_gguf(testing::Gemma4Shape::k31B);
+  checkpoint.tensors.at("token_embd.weight").shape.front() = vocab_size;
+  return checkpoint;
+}
+
+// The keys "tokenizer.*" as the vocabulary file has them, long arrays included.
+void copy_vocabulary(const formats::GgufFile& file, Json* metadata) {
+  for (const auto& [key, value] : file.metadata().items()) {
+    if (key.starts_with("tokenizer.")) (*metadata)[key] = value;
+  }
+  for (const char* key : {"tokenizer.ggml.tokens", "tokenizer.ggml.merges"})
+    (*metadata)[key] = *file.string_array(key);
+  (*metadata)["tokenizer.ggml.scores"] = *file.float_array("tokenizer.ggml.scores");
+  (*metadata)["tokenizer.ggml.token_type"] = *file.integer_array("tokenizer.ggml.token_type");
+}
+
+// The vocabulary in a GGUF of its own, or in one of a small model.
+std::string write_gguf(const testing::TempDir& dir, bool with_weights,
+                       const std::string& chat_template) {
   const auto file = formats::GgufFile::open(unpacked("gemma4_tokenizer_vocab.gguf"));
   EXPECT_TRUE(file.ok()) << file.error().message;
-  GgufVocabulary v;
-  v.model = file->metadata()["tokenizer.ggml.model"].get<std::string>();
-  v.tokens = *file->string_array("tokenizer.ggml.tokens");
-  if (file->metadata().contains("tokenizer.ggml.scores"))
-    v.scores = *file->float_array("tokenizer.ggml.scores");
-  v.merges = *file->string_array("tokenizer.ggml.merges");
-  const auto types = *file->integer_array("tokenizer.ggml.token_type");
-  v.token_types.assign(types.begin(), types.end());
-  v.chat_template = chat_template;
-  auto made = from_gguf(v, "vocab.gguf");
+  testing::TinyCheckpoint checkpoint;
+  checkpoint.config["general.architecture"] = "gemma4";
+  if (with_weights) checkpoint = small_weights(262144);
+  copy_vocabulary(*file, &checkpoint.config);
+  checkpoint.config["tokenizer.chat_template"] = chat_template;
+  return checkpoint.write_gguf(dir);
+}
+
+std::unique_ptr<Tokenizer> from_file(const std::string& path) {
+  auto made = runtime::load_tokenizer({runtime::PathKind::kGguf, path});
   EXPECT_TRUE(made.ok()) << made.error().message;
   return *std::move(made);
+}
+
+std::unique_ptr<Tokenizer> from_vocabulary_only(const std::string& chat_template) {
+  if (chat_template.empty()) return from_file(unpacked("gemma4_tokenizer_vocab.gguf"));
+  const testing::TempDir dir;
+  return from_file(write_gguf(dir, false, chat_template));
+}
+
+std::unique_ptr<Tokenizer> from_weights(const std::string& chat_template) {
+  const testing::TempDir dir;
+  return from_file(write_gguf(dir, true, chat_template));
 }
 
 class Gemma4Vocabulary : public ::testing::TestWithParam<const char*> {
@@ -59,11 +92,12 @@ class Gemma4Vocabulary : public ::testing::TestWithParam<const char*> {
       GTEST_SKIP() << "neither xz nor python3 was there to unpack the goldens";
   }
   static std::unique_ptr<Tokenizer> load(const std::string& chat_template = "") {
-    return std::string(GetParam()) == "json" ? from_json(chat_template)
-                                             : from_vocabulary_only(chat_template);
+    const std::string kind = GetParam();
+    if (kind == "json") return from_json(chat_template);
+    return kind == "gguf" ? from_vocabulary_only(chat_template) : from_weights(chat_template);
   }
 };
-INSTANTIATE_TEST_SUITE_P(Kinds, Gemma4Vocabulary, ::testing::Values("json", "gguf"),
+INSTANTIATE_TEST_SUITE_P(Kinds, Gemma4Vocabulary, ::testing::Values("json", "gguf", "weights"),
                          [](const auto& info) { return std::string(info.param); });
 
 std::string streamed(const Tokenizer& tokenizer, const Ids& ids) {
@@ -139,6 +173,19 @@ TEST_P(Gemma4Vocabulary, ChatsGiveTheLibrarysIds) {
     }
   }
   EXPECT_GE(compared, 300u);
+}
+
+// What makes the third kind more than a vocabulary: a model with as many rows comes out of the
+// file.
+TEST(Gemma4WithWeights, IsAModel) {
+  if (!std::filesystem::exists(unpacked("gemma4_tokenizer_vocab.gguf")))
+    GTEST_SKIP() << "neither xz nor python3 was there to unpack the goldens";
+  const testing::TempDir dir;
+  EngineOptions options;
+  options.num_threads = 1;
+  const auto engine = Engine::load(write_gguf(dir, true, ""), options);
+  ASSERT_TRUE(engine.ok()) << engine.error().message;
+  EXPECT_EQ(engine->info().vocab_size, 262144);
 }
 
 }  // namespace
