@@ -7,7 +7,8 @@ namespace markbase::tokenizer {
 
 // <bos>, then <start_of_turn>ROLE\nCONTENT<end_of_turn>\n for each message, then
 // <start_of_turn>model\n. Texts are trimmed; a leading system message is put in front of the first
-// user text, untrimmed, with an empty line between. Roles alternate, beginning with user.
+// user text, untrimmed, with an empty line between. Roles alternate, beginning with user. A message
+// without a content is an empty turn, as transformers leaves out a null before it renders.
 inline constexpr std::string_view kGemma3Template = R"jinja(
 {{- bos_token -}}
 {%- set turns = messages -%}
@@ -29,13 +30,11 @@ inline constexpr std::string_view kGemma3Template = R"jinja(
   {%- if loop.first -%}{{- prefix -}}{%- endif -%}
   {%- if message['content'] is string -%}
     {{- message['content'] | trim -}}
-  {%- elif message['content'] is sequence and message['content'] is defined -%}
+  {%- else -%}
     {%- for part in message['content'] -%}
       {{- '<start_of_image>' if part['type'] == 'image' -}}
       {{- part['text'] | trim if part['type'] == 'text' -}}
     {%- endfor -%}
-  {%- else -%}
-    {{- raise_exception('a message without a content') -}}
   {%- endif -%}
   {{- '<end_of_turn>\n' -}}
 {%- endfor -%}

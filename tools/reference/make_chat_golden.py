@@ -1,6 +1,6 @@
 """Goldens of Gemma 3's chat format: message lists and the prompt that the published template gives.
 
-Program: transformers' Jinja renderer (versions in gemma3.provenance.json). No randomness.
+Program: transformers' apply_chat_template (versions in gemma3.provenance.json). No randomness.
 Input:   tokenizer_config.json or tokenizer_config.json.xz of a Gemma 3 instruction model (given by
          the caller; it is not part of this repository).
 Rerun:   python -m venv v && v/bin/pip install transformers jinja2
@@ -13,11 +13,9 @@ gemma3.jsonl, one object a line: "messages", "add_generation_prompt", and "promp
 
 import argparse
 import json
-import lzma
 import pathlib
 
-from transformers.utils import chat_template_utils
-
+import make_chat_lists_golden as lists
 import provenance
 
 
@@ -87,14 +85,8 @@ CONVERSATIONS = [
 
 def render(template, messages, generate):
     case = {"messages": messages, "add_generation_prompt": generate}
-    try:
-        prompts, _ = chat_template_utils.render_jinja_template(
-            [messages], chat_template=template, add_generation_prompt=generate, bos_token="<bos>"
-        )
-        return case | {"prompt": prompts[0]}
-    except Exception as error:  # noqa: BLE001 - the kinds of failure are the golden
-        raised = type(error).__name__ == "TemplateError"
-        return case | {"error": str(error) if raised else ""}
+    answer = lists.render(template, case)
+    return case | (answer if isinstance(answer, dict) else {"prompt": answer})
 
 
 def main():
@@ -102,9 +94,7 @@ def main():
     parser.add_argument("config", type=pathlib.Path)
     parser.add_argument("out", type=pathlib.Path)
     args = parser.parse_args()
-    opener = lzma.open if args.config.suffix == ".xz" else open
-    with opener(args.config, "rb") as file:
-        template = json.load(file)["chat_template"]
+    template = lists.read_template(args.config)
     cases = [render(template, [user(content)], True) for content in CONTENTS]
     for messages in CONVERSATIONS:
         cases += [render(template, messages, generate) for generate in (True, False)]

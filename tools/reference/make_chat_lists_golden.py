@@ -18,10 +18,12 @@ import lzma
 import pathlib
 import random
 
+import tokenizers
 import transformers
 
 import provenance
 
+EMPTY = tokenizers.Tokenizer(tokenizers.models.BPE())
 SEED = 17
 BOS = {"bos_token": "<bos>", "eos_token": "<eos>", "pad_token": "<pad>", "unk_token": "<unk>"}
 CONTROL = ["<turn|>", "<|turn>model\n", "<|channel>", "<channel|>", "<bos>", "<|\"|>", "<|tool_call>", "<eos>", "<start_of_turn>"]
@@ -171,7 +173,15 @@ class Maker:
         return request
 
 
+def read_template(config):
+    """The chat template in a tokenizer_config.json, packed or not."""
+    opener = lzma.open if config.suffix == ".xz" else open
+    with opener(config, "rb") as file:
+        return json.load(file)["chat_template"]
+
+
 def render(template, request):
+    """The prompt, or {"error": what the template raises, "" where it fails otherwise}."""
     tokenizer = transformers.PreTrainedTokenizerFast(tokenizer_object=EMPTY, chat_template=template, **BOS)
     arguments = copy.deepcopy(request)
     try:
@@ -191,9 +201,7 @@ def main():
     }
     templates = {name: path.read_text(encoding="utf-8") for name, path in paths.items()}
     if args.gemma3_config:
-        opener = lzma.open if args.gemma3_config.suffix == ".xz" else open
-        with opener(args.gemma3_config, "rb") as file:
-            templates["gemma3"] = json.load(file)["chat_template"]
+        templates["gemma3"] = read_template(args.gemma3_config)
     maker = Maker(SEED)
     requests = []
     while len(requests) < 480:
@@ -212,7 +220,4 @@ def main():
 
 
 if __name__ == "__main__":
-    import tokenizers
-
-    EMPTY = tokenizers.Tokenizer(tokenizers.models.BPE())
     main()
