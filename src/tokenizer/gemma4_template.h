@@ -251,7 +251,8 @@ inline constexpr std::string_view kGemma4Template = R"jinja(
       {{- write_response(response.get('name') or 'unknown', response['response']) -}}
       {%- set found.responses = true -%}
     {%- endfor -%}
-    {%- for follower in turns[index + 1:] -%}
+    {%- for place in range(index + 1, turns | length) -%}
+      {%- set follower = turns[place] -%}
       {%- if follower['role'] != 'tool' -%}
         {%- set found.next_role = follower['role'] -%}
         {%- break -%}

@@ -248,6 +248,35 @@ TEST(ChatTemplate, MessagesThatWouldBeLostAreRefused) {
   EXPECT_EQ(good->ignored, std::vector<std::string>{"preserve_thinking"});
 }
 
+// Nearly 100,000 messages, tools among them: neither the limits nor a step for each pair of
+// messages may stand in the way. Written out by what is around each message, not by another
+// rendering.
+TEST_P(Forging, AVeryLongConversationIsRendered) {
+  const Chat chat(GetParam()[0] == '\0' ? "" : template_file(GetParam()));
+  // A range of more than 100,000 numbers is refused, as Jinja's sandbox does.
+  constexpr int kRounds = 24999;
+  std::string request = R"({"messages":[)";
+  for (int i = 0; i < kRounds; ++i) {
+    request +=
+        R"({"role":"user","content":"go"},{"role":"assistant","tool_calls":[{"id":"c","type":"function",)"
+        R"("function":{"name":"f","arguments":{"k":1}}}]},{"role":"tool","tool_call_id":"c",)"
+        R"("name":"f","content":"x"},{"role":"assistant","content":"done"},)";
+  }
+  request += R"({"role":"user","content":"end"}]})";
+  const auto rendered = chat.render(request);
+  ASSERT_TRUE(rendered.ok()) << rendered.error().message;
+  const std::string text = rendered_text(rendered->segments);
+  const auto count = [&](std::string_view needle) {
+    int found = 0;
+    for (size_t at = text.find(needle); at != text.npos; at = text.find(needle, at + 1)) ++found;
+    return found;
+  };
+  EXPECT_EQ(count("<|turn>user\ngo<turn|>\n"), kRounds);
+  EXPECT_EQ(count("<|tool_call>call:f{k:1}<tool_call|>"), kRounds);
+  EXPECT_EQ(count("done<turn|>\n"), kRounds);
+  EXPECT_TRUE(text.ends_with("<|turn>user\nend<turn|>\n"));
+}
+
 TEST(ChatTemplate, MediaKeepTheirPlaceAndAreCounted) {
   const Chat chat(template_file("gemma4-chat-template.jinja"));
   const auto rendered = chat.render(

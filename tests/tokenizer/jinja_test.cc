@@ -138,6 +138,71 @@ TEST(JinjaLimits, AHostileTemplateEndsWithAnError) {
   }
 }
 
+// A list of `count` short texts, as a conversation has messages.
+Value texts(size_t count, Arena& arena) {
+  std::vector<Value> items(count, arena.string("hello", Origin::kMessage));
+  return arena.list(std::move(items));
+}
+
+// Steps beyond those that any template may take come with the values that it is given.
+TEST(JinjaLimits, GrowWithWhatIsGiven) {
+  const std::string source =
+      "{% for m in messages %}{% for i in range(25) %}{{ '' }}{% endfor %}{% endfor %}";
+  Arena arena;
+  EXPECT_FALSE(render(source, {{"messages", arena.range({0, 200000, 1})}}).ok());
+  EXPECT_TRUE(render(source, {{"messages", texts(200000, arena)}}).ok());
+  const std::string forever = "{% for a in messages %}{% for a in messages %}{% if a %}{% endif %}";
+  const auto text =
+      render(forever + "{% endfor %}{% endfor %}", {{"messages", texts(20000, arena)}});
+  ASSERT_FALSE(text.ok());
+  EXPECT_EQ(text.error().code, ErrorCode::kBadInput);
+}
+
+// For all messages the templates look through those before and after, and do nothing once they have
+// found what they look for: that must not take a step for each.
+TEST(JinjaLimits, ALoopThatHasFoundWhatItLooksForEnds) {
+  const std::string looks =
+      "{% for m in messages %}{% set ns = namespace(found=false, n=0) %}"
+      "{% for j in range(loop.index0, -1, -1) %}{% if not ns.found %}{% set ns.n = j %}"
+      "{% if messages[j] == 'hello' %}{% set ns.found = true %}{% endif %}{% endif %}{% endfor %}"
+      "{% for j in range(loop.index0, messages | length) %}{% if ns.found == 'x' %}"
+      "{% elif not ns.found %}{% else %}{% set ns.found = 'x' %}{% endif %}{% endfor %}"
+      "{% if loop.last %}{{ ns.n }}{{ ns.found }}{% endif %}{% endfor %}";
+  Arena arena;
+  const auto text = render(looks, {{"messages", texts(50000, arena)}});
+  ASSERT_TRUE(text.ok()) << text.error().message;
+  EXPECT_EQ(text->bytes, "49999x");
+}
+
+// What looks the same but is not: the condition sees the round, or a branch writes.
+TEST(JinjaLoops, GoOnWhereALaterRoundMayDoSomething) {
+  const auto text = [](const std::string& source) {
+    const auto made = render("{% set ns = namespace(x=0, l=none) %}" + source);
+    return made.ok() ? made->bytes : made.error().message;
+  };
+  EXPECT_EQ(text("{% for i in range(5) %}{% if i == 3 %}{{ i }}{% endif %}{% endfor %}"), "3");
+  EXPECT_EQ(text("{% for i in range(5) %}{% if loop.last %}{{ i }}{% endif %}{% endfor %}"), "4");
+  EXPECT_EQ(text("{% for i in [0, 1] %}{% if not ns.x %}{% else %}{{ i }}{% endif %}"
+                 "{% set ns.x = 1 %}{% endfor %}"),
+            "1");
+  EXPECT_EQ(text("{% for i in range(4) %}{% if ns.x %}{% elif i == 2 %}{{ i }}{% set ns.x = 1 %}"
+                 "{% endif %}{% endfor %}{{ ns.x }}"),
+            "21");
+  EXPECT_EQ(text("{% for i in range(4) %}{% if not x %}{{ i }}{% set x = true %}{% endif %}"
+                 "{% endfor %}{{ x }}"),
+            "0123");
+  // A loop that was kept says where it ended.
+  EXPECT_EQ(text("{% for i in range(4) %}{% if ns.l is none %}{% set ns.l = loop %}{% endif %}"
+                 "{% endfor %}{{ ns.l.index }}"),
+            "4");
+  EXPECT_EQ(text("{% for i in range(9) %}{% if ns.l == none %}{% set ns.l = loop %}{% endif %}"
+                 "{% endfor %}{{ ns.l.index }}"),
+            "9");
+  EXPECT_EQ(text("{% for i in range(6, 0, -2) %}{{ loop.previtem }},{{ i }},{{ loop.nextitem }};"
+                 "{{ loop.length }}{{ loop.revindex0 }}{% endfor %}"),
+            ",6,4;326,4,2;314,2,;30");
+}
+
 // Against the plain search, on texts that repeat themselves.
 TEST(JinjaText, FinderFindsWhatAPlainSearchFinds) {
   uint32_t state = 1;

@@ -118,6 +118,9 @@ struct Statement {
   std::vector<Statement*> otherwise;
   MacroDefinition* macro = nullptr;
   bool makes_macros = false;  // kFor: something may remember the variables of one round
+  // kFor: the one `if` that is the whole body, where its condition does not look at the round. Once
+  // it leads to nothing, all rounds that are left do nothing.
+  const Statement* guard = nullptr;
 };
 
 // Owns the tree. Immutable after parsing, so one tree serves any number of renderings at a time.

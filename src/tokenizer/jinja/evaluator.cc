@@ -205,31 +205,53 @@ const std::vector<Value>& Evaluator::filtered_items(const Statement& s) {
   return arena_.list(std::move(kept)).list->items;
 }
 
-Evaluator::Flow Evaluator::run_for(const Statement& s) {
-  const std::vector<Value>& items = filtered_items(s);
-  if (failed()) return Flow::kNext;
-  Frame* outer = frame_;
-  if (items.empty()) {
-    frame_ = new_frame(outer);
-    const Flow flow = execute(s.otherwise);
-    frame_ = outer;
-    return flow;
+// Over the numbers of a range, if the value is one, without making a list of them.
+bool Evaluator::begin_loop(const Statement& s, Loop& loop) {
+  if (s.condition != nullptr) {
+    loop.items = &filtered_items(s);
+    return !failed();
   }
-  Value loop = Value::of(Type::kLoop);
-  loop.loop = arena_.loop();
-  loop.loop->items = &items;
+  const Value value = evaluate(*s.expr);
+  if (value.is(Type::kRange)) {
+    loop.range = value.range;
+  } else {
+    loop.items = &items_of(*s.expr, value);
+  }
+  return !failed();
+}
+
+Evaluator::Flow Evaluator::run_for(const Statement& s) {
+  Value value = Value::of(Type::kLoop);
+  value.loop = arena_.loop();
+  Loop& loop = *value.loop;
+  if (!begin_loop(s, loop)) return Flow::kNext;
+  const size_t size = loop.size();
+  Frame* outer = frame_;
   frame_ = new_frame(outer);
-  for (size_t i = 0; i < items.size() && !failed(); ++i) {
+  Flow flow = Flow::kNext;
+  if (size == 0) flow = execute(s.otherwise);
+  for (size_t i = 0; i < size && !failed(); ++i) {
     if (!spend(*s.expr, 1)) break;
     if (s.makes_macros && i > 0) frame_ = new_frame(outer);
     frame_->variables.clear();
-    loop.loop->index = i;
-    frame_->variables.emplace_back(tree_.loop_name, loop);
-    assign(*s.target, items[i]);
-    if (failed() || execute(s.body) == Flow::kBreak) break;
+    loop.index = i;
+    frame_->variables.emplace_back(tree_.loop_name, value);
+    assign(*s.target, loop.item(i));
+    if (failed()) break;
+    if (s.guard != nullptr && !leads_on(*s.guard)) {
+      loop.index = size - 1;
+      break;
+    }
+    if (execute(s.body) == Flow::kBreak) break;
   }
   frame_ = outer;
-  return Flow::kNext;
+  return size == 0 ? flow : Flow::kNext;
+}
+
+// Whether an `if` has something to do now.
+bool Evaluator::leads_on(const Statement& guard) {
+  const bool yes = is_true(evaluate(*guard.expr));
+  return !(yes ? guard.body : guard.otherwise).empty();
 }
 
 Value Evaluator::captured(const std::vector<Statement*>& body) {

@@ -88,6 +88,8 @@ class Evaluator {
   Flow execute(const Statement& statement);
   void print(const Statement& statement);
   Flow run_for(const Statement& statement);
+  bool begin_loop(const Statement& statement, Loop& loop);
+  bool leads_on(const Statement& guard);
   const std::vector<Value>& filtered_items(const Statement& statement);
   void run_set(const Statement& statement);
   void run_call_block(const Statement& statement);

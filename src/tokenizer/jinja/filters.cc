@@ -93,7 +93,7 @@ Value filter_length(Evaluator& eval, const Expr& at, Arguments& args) {
     case Type::kDict:
       return Value::of(static_cast<int64_t>(v.dict->items.size()));
     case Type::kLoop:
-      return Value::of(static_cast<int64_t>(v.loop->items->size()));
+      return Value::of(static_cast<int64_t>(v.loop->size()));
     default:
       return eval.fail(at, fmt::format("a {} has no length", type_name(v)));
   }

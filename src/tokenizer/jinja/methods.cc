@@ -404,7 +404,7 @@ const Entry* entry_of(const Value& value, std::string_view name) {
 
 Value loop_attribute(const Loop& loop, std::string_view name) {
   const auto index = static_cast<int64_t>(loop.index);
-  const auto size = static_cast<int64_t>(loop.items->size());
+  const auto size = static_cast<int64_t>(loop.size());
   if (name == "index0") return Value::of(index);
   if (name == "index") return Value::of(index + 1);
   if (name == "first") return Value::of(index == 0);
@@ -414,8 +414,8 @@ Value loop_attribute(const Loop& loop, std::string_view name) {
   if (name == "revindex0") return Value::of(size - index - 1);
   if (name == "depth") return Value::of(loop.depth);
   if (name == "depth0") return Value::of(loop.depth - 1);
-  if (name == "previtem") return index > 0 ? (*loop.items)[loop.index - 1] : Value();
-  if (name == "nextitem") return index + 1 < size ? (*loop.items)[loop.index + 1] : Value();
+  if (name == "previtem") return index > 0 ? loop.item(loop.index - 1) : Value();
+  if (name == "nextitem") return index + 1 < size ? loop.item(loop.index + 1) : Value();
   return Value::missing();
 }
 

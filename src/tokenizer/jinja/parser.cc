@@ -1,5 +1,6 @@
 #include "tokenizer/jinja/parser.h"
 
+#include <algorithm>
 #include <charconv>
 #include <cstdlib>
 #include <unordered_map>
@@ -249,8 +250,40 @@ class Parser {
     made->body = parse_block({"endfor", "else"});
     --num_loops_;
     made->makes_macros = num_closures_ != macros_before;
+    if (!failed()) made->guard = guard_of(*made);
     if (next().text == "else") made->otherwise = parse_whole_block("endfor");
     return made;
+  }
+
+  // Whether an expression gives the same each time until some statement runs: nothing in it is
+  // called, walked over or changed, and it does not look at the variable `target` or at "loop".
+  static bool is_steady(const Expr& expr, const Tree& tree, int32_t target) {
+    switch (expr.kind) {
+      case ExprKind::kConst:
+        return true;
+      case ExprKind::kName:
+        return expr.name != target && tree.names[static_cast<size_t>(expr.name)] != "loop";
+      case ExprKind::kCompare:
+        if (std::any_of(expr.operators.begin(), expr.operators.end(), [](Operator op) {
+              return op != Operator::kEqual && op != Operator::kNotEqual;
+            })) {
+          return false;
+        }
+        [[fallthrough]];
+      case ExprKind::kAttribute:
+      case ExprKind::kNot:
+      case ExprKind::kAnd:
+      case ExprKind::kOr:
+        return std::all_of(expr.args.begin(), expr.args.end(),
+                           [&](const Expr* arg) { return is_steady(*arg, tree, target); });
+      default:
+        return false;
+    }
+  }
+  const Statement* guard_of(const Statement& loop) const {
+    const bool is_one_if = loop.body.size() == 1 && loop.body[0]->kind == StatementKind::kIf;
+    if (!is_one_if || loop.makes_macros || loop.target->kind != ExprKind::kName) return nullptr;
+    return is_steady(*loop.body[0]->expr, tree_, loop.target->name) ? loop.body[0] : nullptr;
   }
 
   Statement* parse_jump(const Token& token) {

@@ -28,8 +28,9 @@ class Template {
 
   using Variables = std::vector<std::pair<std::string_view, Value>>;
   // The values must outlive the call. A template is untrusted: one that runs too long, grows too
-  // large or calls itself too deep ends with an error. Errors begin with line and column: kUsage
-  // where the template refuses what it is given or fails on it, kBadInput where it breaks a limit.
+  // large or calls itself too deep ends with an error; how long and how large grows with the
+  // values. Errors begin with line and column: kUsage where the template refuses what it is given
+  // or fails on it, kBadInput where it breaks a limit.
   Result<Text> render(const Variables& variables) const;
 
   // Whether the template speaks of a variable, or has the word as an attribute or in a text.

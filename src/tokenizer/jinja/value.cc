@@ -22,6 +22,15 @@ int64_t Range::size() const {
   return static_cast<int64_t>(span / (uint64_t{0} - static_cast<uint64_t>(step))) + 1;
 }
 
+size_t Loop::size() const {
+  return items != nullptr ? items->size() : static_cast<size_t>(range->size());
+}
+
+Value Loop::item(size_t at) const {
+  return items != nullptr ? (*items)[at]
+                          : Value::of(range->start + static_cast<int64_t>(at) * range->step);
+}
+
 const Value* Dict::find(std::string_view key) const {
   if (items.size() > kMaxUnindexed) {
     const auto found = index_.find(key);

@@ -163,11 +163,15 @@ struct Method {
 
 // The state of a for loop, as its body sees it.
 struct Loop {
-  const std::vector<Value>* items = nullptr;
+  const std::vector<Value>* items = nullptr;  // null: it goes over `range`
+  const Range* range = nullptr;
   size_t index = 0;
   int64_t depth = 1;
   std::vector<Value> changed;  // what loop.changed() last saw
   bool has_changed = false;
+
+  size_t size() const;
+  Value item(size_t at) const;  // `at` below size()
 };
 
 // Owns what values point to. Not thread safe.
