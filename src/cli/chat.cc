@@ -118,7 +118,9 @@ class Chat {
     clear_interrupt();
     MB_TRY(printer.finish());
     note_broken_calls(turn->completion, options_.shared.quiet);
-    note(options_.shared.quiet, timing_line(turn->completion.timings));
+    const bool stopped = turn->completion.finish_reason == "cancelled";
+    note(options_.shared.quiet,
+         (stopped ? "stopped | " : "") + timing_line(turn->completion.timings));
     messages_ = std::move(request.messages);
     return {};
   }

@@ -1,4 +1,5 @@
 #include <fcntl.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -28,6 +29,32 @@ Result<std::string> read_all(int fd, const std::string& name) {
   }
 }
 
+// Lines of at most `columns` characters, broken at spaces; a longer word stays as it is.
+std::string wrapped_at(std::string_view text, size_t columns) {
+  std::string out(text);
+  size_t column = 0;
+  size_t space = out.npos;  // the last one of this line
+  size_t since_space = 0;   // characters after it
+  for (size_t i = 0; i < out.size(); ++i) {
+    if ((static_cast<uint8_t>(out[i]) & 0xC0) == 0x80) continue;
+    ++column;
+    ++since_space;
+    if (out[i] == '\n') {
+      column = since_space = 0;
+      space = out.npos;
+    } else if (out[i] == ' ') {
+      space = i;
+      since_space = 0;
+    }
+    if (column > columns && space != out.npos) {
+      out[space] = '\n';
+      space = out.npos;
+      column = since_space;
+    }
+  }
+  return out;
+}
+
 }  // namespace
 
 Result<std::string> read_file(const std::string& path) {
@@ -53,6 +80,12 @@ Result<void> print(std::string_view text) {
 
 void note(bool quiet, std::string_view text) {
   if (quiet) return;
+  winsize size = {};
+  std::string wrapped;
+  if (::ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0) {
+    wrapped = wrapped_at(text, size.ws_col);
+    text = wrapped;
+  }
   std::fwrite(text.data(), 1, text.size(), stderr);
   std::fputc('\n', stderr);
 }

@@ -112,29 +112,43 @@ Result<LineEditor::Line> LineEditor::edit(std::string_view prompt, std::string* 
   }
 }
 
-// The prompt and the text from the first row on, and the cursor at its place.
-Result<void> LineEditor::draw(std::string_view prompt) {
-  const int columns = terminal_columns();
-  const int prompt_columns = static_cast<int>(prompt.size());
-  std::string out = "\r";
-  if (cursor_row_ > 0) out += fmt::format("\x1b[{}A", cursor_row_);
-  out += "\x1b[J";
-  out += prompt;
-  for (const char c : buffer_.text()) {
+// What a text looks like on the terminal.
+std::string LineEditor::shown(std::string_view text) {
+  std::string out;
+  for (const char c : text) {
     if (c == '\n') {
       out += "\r\n";
     } else {
       out += c == '\t' ? ' ' : c;
     }
   }
-  const EditBuffer::Place end = buffer_.place_of(buffer_.text().size(), columns, prompt_columns);
-  const EditBuffer::Place cursor = buffer_.place_of(buffer_.cursor(), columns, prompt_columns);
+  return out;
+}
+
+// The prompt and the text from the first row on, and the cursor at its place: what stands before it
+// is written a second time, since terminals differ in how wide they make an emoji.
+Result<void> LineEditor::draw(std::string_view prompt) {
+  const int columns = terminal_columns();
+  const int prompt_columns = static_cast<int>(prompt.size());
+  const std::string_view text = buffer_.text();
   // A terminal waits at the last column for the next character; the cursor shall not.
-  if (end.column == 0 && end.row > 0 && !buffer_.text().ends_with('\n')) out += "\r\n";
-  if (end.row > cursor.row) out += fmt::format("\x1b[{}A", end.row - cursor.row);
-  out += '\r';
-  if (cursor.column > 0) out += fmt::format("\x1b[{}C", cursor.column);
-  cursor_row_ = cursor.row;
+  const auto with_end = [&](std::string_view part, const EditBuffer::Place& end) {
+    const bool waits = end.column == 0 && end.row > 0 && !part.ends_with('\n');
+    return std::string(prompt) + shown(part) + (waits ? "\r\n" : "");
+  };
+  std::string out = "\r";
+  if (cursor_row_ > 0) out += fmt::format("\x1b[{}A", cursor_row_);
+  out += "\x1b[J";
+  const EditBuffer::Place end = buffer_.place_of(text.size(), columns, prompt_columns);
+  out += with_end(text, end);
+  cursor_row_ = end.row;
+  if (buffer_.cursor() < text.size()) {
+    const EditBuffer::Place cursor = buffer_.place_of(buffer_.cursor(), columns, prompt_columns);
+    out += '\r';
+    if (end.row > 0) out += fmt::format("\x1b[{}A", end.row);
+    out += with_end(text.substr(0, buffer_.cursor()), cursor);
+    cursor_row_ = cursor.row;
+  }
   return print(out);
 }
 

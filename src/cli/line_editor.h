@@ -23,6 +23,7 @@ class LineEditor {
  private:
   Result<Line> edit(std::string_view prompt, std::string* text);
   Line read_plain(std::string* line);
+  static std::string shown(std::string_view text);
   Result<void> draw(std::string_view prompt);
 
   bool terminal_;

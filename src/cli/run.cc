@@ -100,11 +100,12 @@ std::string timing_line(const Timings& timings) {
       timings.prompt_ms > 0
           ? 1000.0 * static_cast<double>(timings.prompt_tokens) / timings.prompt_ms
           : 0.0;
-  return fmt::format(
-      "prompt {} tokens, {:.0f} tokens/s | first token after {:.0f} ms | {} tokens, {:.1f} "
-      "tokens/s",
-      timings.prompt_tokens, prompt_rate, timings.ttft_ms, timings.generated_tokens,
-      timings.tokens_per_s);
+  std::string line =
+      fmt::format("prompt {} tokens, {:.0f} tokens/s | first token after {:.0f} ms | {} tokens",
+                  timings.prompt_tokens, prompt_rate, timings.ttft_ms, timings.generated_tokens);
+  // One token has no rate: it comes with the prompt.
+  if (timings.generated_tokens > 1) line += fmt::format(", {:.1f} tokens/s", timings.tokens_per_s);
+  return line;
 }
 
 Action make_run(CLI::App& app) {

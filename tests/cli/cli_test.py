@@ -576,6 +576,23 @@ class ChatOnATerminal(unittest.TestCase):
         self.say("Hxy\x7f\x7fello\x01>\x05 wor\x1b[D\x1b[D\x1b[3~\x1b[C日本\x7f!\x17end\r")
         self.assertEqual(self.messages(), [">Hello end"])
 
+    def test_the_cursor_does_not_depend_on_how_wide_an_emoji_is(self):
+        self.terminal.send("\U0001F44D\U0001F3FDab")
+        self.terminal.expect("> \U0001F44D\U0001F3FDab")
+        self.terminal.send("\x1b[D")
+        self.terminal.expect("> \U0001F44D\U0001F3FDab\r> \U0001F44D\U0001F3FDa")
+        self.say("\x7f\r")
+        self.assertEqual(self.messages(), ["\U0001F44D\U0001F3FDb"])
+
+    def test_notes_are_wrapped_between_words(self):
+        terminal = Terminal(["chat", MODEL, *SMALL], columns=40)
+        notes = terminal.expect("> ")
+        terminal.send("\x04")
+        self.assertEqual(terminal.wait(), 0)
+        lines = re.sub("\x1b\\[[0-9?;]*[A-Za-z]", "", notes).replace("\r\n", "\n").split("\n")
+        self.assertIn("/reset forgets the conversation, /save", lines)
+        self.assertTrue(all(len(line.split("\r")[-1]) <= 40 for line in lines), lines)
+
     def test_history(self):
         self.say("first\r")
         self.say("second\r")
