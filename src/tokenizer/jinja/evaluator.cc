@@ -337,7 +337,7 @@ std::string Evaluator::why_undefined(const Value& value) {
 }
 
 const std::vector<Value>& Evaluator::items_of(const Expr& at, const Value& value) {
-  static const std::vector<Value> kEmpty;
+  static const std::vector<Value> none;
   std::vector<Value> items;
   switch (value.type) {
     case Type::kList:
@@ -349,12 +349,12 @@ const std::vector<Value>& Evaluator::items_of(const Expr& at, const Value& value
       break;
     case Type::kMissing:
     case Type::kUndefined:
-      return kEmpty;
+      return none;
     case Type::kString: {
       const std::string_view bytes = value.view();
       const auto size = static_cast<int64_t>(bytes.size());
       constexpr int64_t kLetterBytes = 112;  // a text of its own
-      if (!spend(at, size * 2, size * kLetterBytes)) return kEmpty;
+      if (!spend(at, size * 2, size * kLetterBytes)) return none;
       for (size_t begin = 0; begin < bytes.size();) {
         const size_t end = begin + offset_of(bytes.substr(begin), 1);
         items.push_back(arena_.string(sub_text(*value.text, begin, end)));
@@ -367,19 +367,19 @@ const std::vector<Value>& Evaluator::items_of(const Expr& at, const Value& value
       const int64_t size = range.size();
       if (size > INT32_MAX || !spend(at, size, size * kValueBytes)) {
         spend(at, INT32_MAX);
-        return kEmpty;
+        return none;
       }
       for (int64_t i = 0; i < size; ++i) items.push_back(Value::of(range.start + i * range.step));
       break;
     }
     case Type::kDict:
       if (!spend(at, 1, static_cast<int64_t>(value.dict->items.size()) * kValueBytes))
-        return kEmpty;
+        return none;
       for (const auto& [key, entry] : value.dict->items) items.push_back(key);
       break;
     default:
       fail(at, fmt::format("a {} cannot be walked over", type_name(value)));
-      return kEmpty;
+      return none;
   }
   return arena_.list(std::move(items)).list->items;
 }

@@ -151,7 +151,7 @@ Value integer_of(Evaluator& eval, double value, const Value& otherwise) {
   // A double this large is an integer, and printf knows all of its digits.
   char digits[320];
   const int size = std::snprintf(digits, sizeof(digits), "%.0f", value);
-  return eval.arena().big_int(std::string(digits, static_cast<size_t>(size)));
+  return eval.arena().big_int({digits, static_cast<size_t>(size)});
 }
 Value filter_int(Evaluator& eval, const Expr& at, Arguments& args) {
   const auto bound = bind(eval, at, args, {"value", "default", "base"}, 1);
@@ -191,8 +191,7 @@ Value filter_abs(Evaluator& eval, const Expr& at, Arguments& args) {
   if (eval.failed()) return {};
   const Value& v = bound[0];
   if (v.is(Type::kFloat)) return Value::of(std::fabs(v.real));
-  if (v.is(Type::kBigInt) && v.view()[0] == '-')
-    return eval.arena().big_int(std::string(v.view().substr(1)));
+  if (v.is(Type::kBigInt) && v.view()[0] == '-') return eval.arena().big_int(v.view().substr(1));
   if (v.is(Type::kBigInt)) return v;
   if (!v.is_integer())
     return eval.fail(at, fmt::format("'abs' takes a number, got a {}", type_name(v)));

@@ -86,7 +86,7 @@ Value Arena::string(std::string_view bytes, Origin origin) {
   return string(std::move(text));
 }
 
-Value Arena::big_int(std::string digits) {
+Value Arena::big_int(std::string_view digits) {
   Value value = string(digits, Origin::kMessage);
   value.type = Type::kBigInt;
   return value;

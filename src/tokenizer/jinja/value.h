@@ -183,7 +183,7 @@ class Arena {
 
   Value string(Text text);
   Value string(std::string_view bytes, Origin origin);
-  Value big_int(std::string digits);
+  Value big_int(std::string_view digits);
   Value list(std::vector<Value> items, Type type = Type::kList);
   Value view(std::vector<Value> items, std::string_view name);
   Value dict();
