@@ -363,6 +363,15 @@ std::vector<Row> rows() {
        nullptr,
        {"blk.0.attn_sinks.weight", "a surplus tensor"},
        false},
+      {"IndexIsALinkToNowhere",
+       kShards,
+       kE4B,
+       nullptr,
+       [](const fs::path& dir) {
+         fs::remove(dir / kIndex);
+         fs::create_symlink("nowhere", dir / kIndex);
+       },
+       {"model.safetensors.index.json: cannot be opened"}},
       {"UnknownActivation",
        kHf,
        kE4B,

@@ -20,9 +20,10 @@ constexpr const char* kConfigName = "config.json";
 constexpr const char* kIndexName = "model.safetensors.index.json";
 constexpr const char* kSingleName = "model.safetensors";
 
+// A link that leads nowhere is there too: opening it then says so, instead of doing without.
 bool exists(const std::string& path) {
   std::error_code error;
-  return fs::exists(path, error);
+  return fs::exists(fs::symlink_status(path, error));
 }
 
 std::string join(const std::string& directory, std::string_view name) {
