@@ -363,6 +363,16 @@ std::vector<Row> rows() {
        nullptr,
        {"blk.0.attn_sinks.weight", "a surplus tensor"},
        false},
+      {"EndlessRowsOfNothing",
+       kHf,
+       kE4B,
+       [](TinyCheckpoint* c) {
+         c->tensors["new_tower.rows"] = {{int64_t{1} << 60, 0}, "F32", ""};
+         c->tensors["new_tower.cols"] = {{0, int64_t{1} << 60}, "F32", ""};
+       },
+       nullptr,
+       {"new_tower.rows", "new_tower.cols", "a surplus tensor"},
+       false},
       {"IndexIsALinkToNowhere",
        kShards,
        kE4B,

@@ -137,6 +137,8 @@ class Verifier {
 
   // Every scale and every float, by decoding: a NaN or infinity in either shows in the values.
   void check_values(const formats::WeightSource& source, const formats::TensorInfo& tensor) {
+    // An axis of zero leaves no value, however many rows or columns the others count.
+    if (tensor.data.empty()) return;
     quant::WeightView view;
     if (tensor.block_format) {
       // As the tensor stands, whatever its name and rank: rows of its last axis.
