@@ -64,13 +64,37 @@ class Mapper {
     map_.embed_scale = embed_scale(WeightId::kEmbedTokens, config_.hidden_size);
     map_.per_layer_embed_scale =
         embed_scale(WeightId::kEmbedTokensPerLayer, config_.hidden_size_per_layer_input);
-    for (const formats::TensorInfo& tensor : source_.tensors()) {
-      if (!used_.contains(tensor.name)) map_.unused.push_back(why_unused(config_, tensor.name));
-    }
+    list_unused();
     return std::move(map_);
   }
 
  private:
+  // A tensor that stands where the decoder computes would change what it computes: nobody knows
+  // how.
+  void list_unused() {
+    for (const formats::TensorInfo& tensor : source_.tensors()) {
+      if (used_.contains(tensor.name)) continue;
+      UnusedTensor unused = why_unused(config_, tensor.name);
+      unused.in_decoder = !unused.known && in_decoder(tensor.name);
+      if (unused.in_decoder) {
+        fault("a surplus tensor", tensor.name,
+              fmt::format("only tensors of {} in its decoder", config_.model_type), unused.why);
+      }
+      map_.unused.push_back(std::move(unused));
+    }
+  }
+
+  // In a layer, or a part of a module that is used ("norm.bias" beside "norm.weight").
+  bool in_decoder(std::string_view tensor) const {
+    if (tensor.starts_with(names_.all_layers())) return true;
+    for (size_t dot = tensor.rfind('.'); dot != std::string_view::npos && dot > 0;
+         dot = tensor.rfind('.', dot - 1)) {
+      if (used_.contains(std::string(tensor.substr(0, dot)) + std::string(kWeightSuffix)))
+        return true;
+    }
+    return false;
+  }
+
   const LayerConfig& layer_of(int64_t layer) const {
     return config_.layers[static_cast<size_t>(layer)];
   }
@@ -175,7 +199,7 @@ class Mapper {
       map_.weights.push_back(std::move(weight));
       return;
     }
-    mark_used(tensor);
+    used_.insert(tensor);
     const bool good = row.is_vector ? vector_view(*info, shape.cols, expected, &weight.view)
                                     : matrix_view(tensor, shape, expected, &weight.view);
     if (good) map_.weights.push_back(std::move(weight));
@@ -232,7 +256,10 @@ class Mapper {
 
   bool matrix_view(const std::string& tensor, const WeightShape& shape, const std::string& expected,
                    quant::WeightView* view) {
+    used_.insert(tensor);
     Result<quant::WeightView> found = source_.weight(module_of(tensor));
+    // What stands beside a weight that cannot be read says no more than that.
+    if (!found.ok() || quant::is_mlx(found->format)) mark_parts(tensor);
     if (!found.ok()) {
       faults_->push_back({found.error().message, "", "", ""});
       return false;
@@ -259,8 +286,7 @@ class Mapper {
         found.bits, found.group_size, row_bits / shape.cols, shape.cols / groups);
   }
 
-  void mark_used(const std::string& tensor) {
-    used_.insert(tensor);
+  void mark_parts(const std::string& tensor) {
     const std::string module = module_of(tensor);
     for (const char* part : {".scales", ".biases"}) used_.insert(module + part);
   }
@@ -297,9 +323,10 @@ class Mapper {
     const int64_t rows_each = one.rows * name.parts;
     const std::string expected =
         fmt::format("[{}, {}, {}]", config_.num_experts, rows_each, one.cols);
-    mark_used(info.name);
+    used_.insert(info.name);
     if (info.shape.size() != 3 || info.shape[0] != config_.num_experts ||
         info.shape[1] != rows_each) {
+      mark_parts(info.name);
       if (name.part == 0) {
         fault("the shape contradicts the configuration", info.name, expected,
               shape_text(info.shape));
@@ -334,7 +361,6 @@ class Mapper {
               e == 0 ? "no such tensor" : fmt::format("no tensor of expert {}", e));
         return;
       }
-      mark_used(tensor);
       quant::WeightView view;
       if (matrix_view(tensor, one, shape_text(one, false), &view))
         add_expert(row, layer, e, tensor, view);

@@ -65,6 +65,9 @@ struct UnusedTensor {
   std::string name;
   std::string why;
   bool known = true;  // false: nothing we know has this name
+  // Of those: it stands in a layer or in a module that is used, and is a fault. Any other belongs
+  // to a part of the file that text does not need.
+  bool in_decoder = false;
 };
 
 // Something about a file that is not as it should be.
@@ -85,8 +88,9 @@ struct WeightMap {
   float norm_offset = 0.0F;            // 1 where the file holds norm weights less one
 };
 
-// Every weight that `config` asks for, its shape compared with the config. What is missing or of
-// another shape is added to `faults`; the map holds the rest.
+// Every weight that `config` asks for, its shape compared with the config. What is missing, of
+// another shape, or in the decoder without a place there (a bias, a layer past the last) is added
+// to `faults`; the map holds the rest.
 WeightMap map_weights(const formats::WeightSource& source, const TextConfig& config,
                       std::vector<Fault>* faults);
 // The same, the first fault as an error (kBadInput).

@@ -107,9 +107,10 @@ NameScheme::NameScheme(const formats::WeightSource& source)
   if (found != kHfPrefixes.end()) prefix_ = *found;
 }
 
+std::string NameScheme::all_layers() const { return gguf_ ? "blk." : prefix_ + "layers."; }
+
 std::string NameScheme::layer_prefix(int64_t layer) const {
-  if (gguf_) return fmt::format("blk.{}.", layer);
-  return fmt::format("{}layers.{}.", prefix_, layer);
+  return fmt::format("{}{}.", all_layers(), layer);
 }
 
 std::string NameScheme::tensor(const NameRow& row, int64_t layer) const {

@@ -44,6 +44,8 @@ class NameScheme {
   bool is_gguf() const { return gguf_; }
   // The whole tensor name.
   std::string tensor(const NameRow& row, int64_t layer) const;
+  // "blk." or "model.layers."
+  std::string all_layers() const;
   // "blk.3." or "model.layers.3."
   std::string layer_prefix(int64_t layer) const;
 

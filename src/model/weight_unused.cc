@@ -1,5 +1,6 @@
 #include "model/weight_unused.h"
 
+#include <algorithm>
 #include <array>
 #include <charconv>
 #include <optional>
@@ -61,11 +62,15 @@ std::string reason(const TextConfig& config, std::string_view name) {
                                                             "mm_projector"};
   constexpr std::array<std::string_view, 2> kAudioStarts = {"a.", "mm.a."};
   constexpr std::array<std::string_view, 2> kVisionStarts = {"v.", "mm."};
+  constexpr std::array<std::string_view, 4> kClips = {".input_min", ".input_max", ".output_min",
+                                                      ".output_max"};
   if (contains_any(name, kRotary)) return "rotary frequencies are computed from the configuration";
   if (name.find("lm_head.") != std::string_view::npos)
     return "the head is tied to the embedding table";
   if (contains_any(name, kAudioParts) || starts_with_any(name, kAudioStarts)) return kAudio;
   if (contains_any(name, kVisionParts) || starts_with_any(name, kVisionStarts)) return kVision;
+  if (std::any_of(kClips.begin(), kClips.end(), [&](auto end) { return name.ends_with(end); }))
+    return "products are clipped in the towers alone";
   if (const LayerConfig* layer = borrower(config, name)) {
     return fmt::format("the layer attends to the K and V of layer {}", layer->kv_source_idx);
   }
@@ -77,7 +82,13 @@ std::string reason(const TextConfig& config, std::string_view name) {
 UnusedTensor why_unused(const TextConfig& config, std::string_view tensor) {
   std::string why = reason(config, tensor);
   const bool known = !why.empty();
-  return {std::string(tensor), known ? why : "not a tensor of this architecture", known};
+  const std::optional<int64_t> layer = known ? std::nullopt : layer_of(tensor);
+  if (layer && *layer >= config.num_hidden_layers) {
+    why = fmt::format("one of layer {}, in a model of {} layers", *layer, config.num_hidden_layers);
+  } else if (!known) {
+    why = "not a tensor of this architecture";
+  }
+  return {std::string(tensor), std::move(why), known};
 }
 
 }  // namespace markbase::model

@@ -4,12 +4,17 @@
 #include <chrono>
 
 #include "base/error.h"
+#include "formats/broken.h"
 #include "runtime/ids_only_tokenizer.h"
 
 namespace markbase::runtime {
 namespace {
 
 constexpr int64_t kMostChunkTokens = 65536;
+
+std::string count_text(int64_t tensors) {
+  return tensors == 1 ? "1 tensor is" : fmt::format("{} tensors are", tensors);
+}
 
 double ms_since(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start)
@@ -21,6 +26,21 @@ Result<void> check_vocabulary(const LoadedModel& model) {
   if (vocabulary_fits(tokens, model.config.vocab_size)) return {};
   return base::bad_input("{}: expected at most {} tokens (rows of the embedding table), got {}",
                          model.tokenizer->source(), model.config.vocab_size, tokens);
+}
+
+// What verify calls a fault though the decoder has all it needs: said, and gone on without.
+void warn_of_leftovers(const formats::WeightSource& source, const model::TextConfig& config,
+                       const model::WeightMap& map, const EngineOptions& options) {
+  if (!options.message) return;
+  for (const std::string& remark : source.remarks()) options.message(Severity::kWarning, remark);
+  const auto foreign = [](const model::UnusedTensor& tensor) { return !tensor.known; };
+  const auto first = std::ranges::find_if(map.unused, foreign);
+  if (first == map.unused.end()) return;
+  options.message(
+      Severity::kWarning,
+      fmt::format("{}: {} left aside that {} has no place for, {} first", source.files().front(),
+                  count_text(std::ranges::count_if(map.unused, foreign)), config.model_type,
+                  formats::shown(first->name)));
 }
 
 }  // namespace
@@ -75,6 +95,7 @@ Result<std::unique_ptr<LoadedModel>> load_model(const std::string& path,
   MB_ASSIGN(auto source, formats::open_weight_source(model->path.path));
   MB_ASSIGN(model->config, model::read_config(*source));
   MB_ASSIGN(const model::WeightMap map, model::map_weights(*source, model->config));
+  warn_of_leftovers(*source, model->config, map, options);
   MB_TRY(model->load_tokenizer(options));
   MB_TRY(check_vocabulary(*model));
   MB_ASSIGN(model->generation, load_generation_config(model->path, source->config(),

@@ -361,8 +361,40 @@ std::vector<Row> rows() {
          c->tensors["blk.0.attn_sinks.weight"] = {{8}, "F32", ""};
        },
        nullptr,
-       {"blk.0.attn_sinks.weight", "a surplus tensor"},
-       false},
+       {"blk.0.attn_sinks.weight", "a surplus tensor"}},
+      {"BiasOfAProjection",
+       kHf,
+       kE4B,
+       [](TinyCheckpoint* c) {
+         c->tensors["model.language_model.layers.1.mlp.down_proj.bias"] = {
+             {64}, "BF16", bf16_values(64, 0)};
+       },
+       nullptr,
+       {"layers.1.mlp.down_proj.bias", "a surplus tensor", "only tensors of gemma4_text"}},
+      {"BiasOfTheLastNorm",
+       kText,
+       k12B,
+       [](TinyCheckpoint* c) {
+         c->tensors["model.norm.bias"] = {{64}, "BF16", bf16_values(64, 0)};
+       },
+       nullptr,
+       {"model.norm.bias", "a surplus tensor"}},
+      {"BiasesBesidePlainWeights",
+       kText,
+       kE4B,
+       [](TinyCheckpoint* c) {
+         c->tensors["model.layers.0.mlp.up_proj.biases"] = {{2}, "BF16", bf16_values(2, 0)};
+       },
+       nullptr,
+       {"model.layers.0.mlp.up_proj.biases", "a surplus tensor"}},
+      {"LayerPastTheLast",
+       kGguf,
+       k31B,
+       [](TinyCheckpoint* c) {
+         c->tensors["blk.6.attn_norm.weight"] = c->tensors["blk.5.attn_norm.weight"];
+       },
+       nullptr,
+       {"blk.6.attn_norm.weight", "one of layer 6, in a model of 6 layers"}},
       {"EndlessRowsOfNothing",
        kHf,
        kE4B,
@@ -392,6 +424,49 @@ std::vector<Row> rows() {
 }
 std::string row_name(const ::testing::TestParamInfo<Row>& info) { return info.param.name; }
 INSTANTIATE_TEST_SUITE_P(Table, BrokenCheckpoint, ::testing::ValuesIn(rows()), row_name);
+
+// ---- what is said at loading, and gone on without ----
+
+std::vector<std::string> warnings_of_loading(const std::string& path) {
+  std::vector<std::string> warnings;
+  EngineOptions options;
+  options.backend = BackendKind::kRef;
+  options.message = [&](Severity severity, std::string_view text) {
+    const bool about_tokenizer = text.find("no tokenizer found") != std::string_view::npos;
+    if (severity == Severity::kWarning && !about_tokenizer) warnings.emplace_back(text);
+  };
+  const Result<Engine> engine = Engine::load(path, options);
+  EXPECT_TRUE(engine.ok()) << engine.error().message;
+  return warnings;
+}
+
+TEST(Leftovers, OfOtherPartsAreSaidAtLoading) {
+  TinyCheckpoint checkpoint = tiny_gemma4_hf(Gemma4Shape::kE4B);
+  const TempDir whole;
+  EXPECT_EQ(warnings_of_loading(checkpoint.write_hf(whole)), std::vector<std::string>());
+  checkpoint.tensors["new_tower.a"] = {{1}, "BF16", bf16_values(1, 0)};
+  checkpoint.tensors["new_tower.b"] = {{1}, "BF16", bf16_values(1, 0)};
+  const TempDir dir;
+  const auto warnings = warnings_of_loading(checkpoint.write_hf(dir));
+  ASSERT_EQ(warnings.size(), 1U);
+  EXPECT_NE(warnings[0].find("2 tensors are left aside that gemma4_text has no place for, "
+                             "\"new_tower.a\" first"),
+            std::string::npos)
+      << warnings[0];
+}
+
+TEST(Leftovers, OfTheIndexAreSaidAtLoading) {
+  const TempDir dir;
+  const std::string path = tiny_gemma4_hf(Gemma4Shape::kE4B).write_hf_shards(dir, 3);
+  base::Json index = read_json(dir.path() / kIndex);
+  index["weight_map"].erase("model.language_model.norm.weight");
+  replace_file(dir.path() / kIndex, index.dump());
+  const auto warnings = warnings_of_loading(path);
+  ASSERT_EQ(warnings.size(), 1U);
+  EXPECT_NE(warnings[0].find("expected every tensor of the shard in its weight_map"),
+            std::string::npos)
+      << warnings[0];
+}
 
 TEST(VerifyGemma4, UnknownKeysAreListedAndNoFault) {
   TinyCheckpoint hf = tiny_gemma4_hf(Gemma4Shape::kE4B);
