@@ -3,10 +3,12 @@
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
+#include <limits>
 
 #include "base/error.h"
 #include "formats/gguf/gguf_file.h"
 #include "formats/weight_source.h"
+#include "model/config_fields.h"
 
 namespace markbase::runtime {
 namespace {
@@ -35,9 +37,36 @@ std::vector<std::string> gguf_models_in(const std::string& directory) {
   return found;
 }
 
-Result<int64_t> integer_key(const base::Json& metadata, const std::string& key) {
-  const auto found = metadata.find(key);
-  if (found == metadata.end() || !found->is_number_integer()) return -1;
+Error wrong_key(const formats::GgufFile& file, const std::string& key, std::string_view expected,
+                const base::Json& got) {
+  return base::bad_input("{}: {}: expected {}, got {}", file.path(), key, expected,
+                         model::shown(got));
+}
+
+// "" when there is no such key.
+Result<std::string> text_key(const formats::GgufFile& file, const std::string& key) {
+  const auto found = file.metadata().find(key);
+  if (found == file.metadata().end()) return std::string();
+  if (!found->is_string()) return wrong_key(file, key, "a string", *found);
+  return found->get<std::string>();
+}
+
+Result<bool> flag_key(const formats::GgufFile& file, const std::string& key, bool fallback) {
+  const auto found = file.metadata().find(key);
+  if (found == file.metadata().end()) return fallback;
+  if (!found->is_boolean()) return wrong_key(file, key, "a bool", *found);
+  return found->get<bool>();
+}
+
+// -1 when there is no such key, or the file says -1 itself.
+Result<int64_t> id_key(const formats::GgufFile& file, const std::string& key) {
+  const auto found = file.metadata().find(key);
+  if (found == file.metadata().end()) return -1;
+  const bool fits =
+      found->is_number_integer() &&
+      (found->is_number_unsigned() ? found->get<uint64_t>() <= std::numeric_limits<uint32_t>::max()
+                                   : found->get<int64_t>() >= -1);
+  if (!fits) return wrong_key(file, key, "the id of a token", *found);
   return found->get<int64_t>();
 }
 
@@ -45,18 +74,13 @@ Result<int64_t> integer_key(const base::Json& metadata, const std::string& key) 
 Result<tokenizer::GgufVocabulary> read_vocabulary(const formats::GgufFile& file) {
   const base::Json& metadata = file.metadata();
   tokenizer::GgufVocabulary v;
-  const auto text = [&](const char* key) {
-    const auto found = metadata.find(key);
-    return found != metadata.end() && found->is_string() ? found->get<std::string>()
-                                                         : std::string();
-  };
-  v.model = text("tokenizer.ggml.model");
+  MB_ASSIGN(v.model, text_key(file, "tokenizer.ggml.model"));
   if (v.model.empty()) {
     return base::bad_input("{}: tokenizer.ggml.model: expected a tokenizer in the file, got none",
                            file.path());
   }
-  v.pre = text("tokenizer.ggml.pre");
-  v.chat_template = text("tokenizer.chat_template");
+  MB_ASSIGN(v.pre, text_key(file, "tokenizer.ggml.pre"));
+  MB_ASSIGN(v.chat_template, text_key(file, "tokenizer.chat_template"));
   MB_ASSIGN(v.tokens, file.string_array("tokenizer.ggml.tokens"));
   if (metadata.contains("tokenizer.ggml.scores")) {
     MB_ASSIGN(v.scores, file.float_array("tokenizer.ggml.scores"));
@@ -68,13 +92,14 @@ Result<tokenizer::GgufVocabulary> read_vocabulary(const formats::GgufFile& file)
     MB_ASSIGN(const auto types, file.integer_array("tokenizer.ggml.token_type"));
     v.token_types.assign(types.begin(), types.end());
   }
-  MB_ASSIGN(v.bos_id, integer_key(metadata, "tokenizer.ggml.bos_token_id"));
-  MB_ASSIGN(v.eos_id, integer_key(metadata, "tokenizer.ggml.eos_token_id"));
-  MB_ASSIGN(v.eot_id, integer_key(metadata, "tokenizer.ggml.eot_token_id"));
-  MB_ASSIGN(v.unk_id, integer_key(metadata, "tokenizer.ggml.unknown_token_id"));
-  MB_ASSIGN(v.pad_id, integer_key(metadata, "tokenizer.ggml.padding_token_id"));
-  const auto space = metadata.find("tokenizer.ggml.add_space_prefix");
-  v.add_space_prefix = space != metadata.end() && space->is_boolean() && space->get<bool>();
+  MB_ASSIGN(v.bos_id, id_key(file, "tokenizer.ggml.bos_token_id"));
+  MB_ASSIGN(v.eos_id, id_key(file, "tokenizer.ggml.eos_token_id"));
+  MB_ASSIGN(v.eot_id, id_key(file, "tokenizer.ggml.eot_token_id"));
+  MB_ASSIGN(v.unk_id, id_key(file, "tokenizer.ggml.unknown_token_id"));
+  MB_ASSIGN(v.pad_id, id_key(file, "tokenizer.ggml.padding_token_id"));
+  MB_ASSIGN(v.add_space_prefix, flag_key(file, "tokenizer.ggml.add_space_prefix", false));
+  // BOS stands before every text, whatever the key says; a value of another kind is a broken file.
+  MB_TRY(flag_key(file, "tokenizer.ggml.add_bos_token", true));
   return v;
 }
 
@@ -163,7 +188,10 @@ Result<std::unique_ptr<tokenizer::Tokenizer>> load_tokenizer(const ModelPath& pa
   MB_ASSIGN(const std::string json, read_file(json_path));
   std::string config;
   if (path_exists(directory / "tokenizer_config.json")) {
-    MB_ASSIGN(config, read_file((directory / "tokenizer_config.json").string()));
+    const std::string config_path = (directory / "tokenizer_config.json").string();
+    MB_ASSIGN(config, read_file(config_path));
+    if (config.empty())
+      return base::bad_input("{}: expected a JSON object, got an empty file", config_path);
   }
   MB_ASSIGN(const std::string chat_template, chat_template_beside(directory));
   return tokenizer::from_tokenizer_json(json, config, chat_template, json_path);

@@ -305,6 +305,10 @@ Result<std::unique_ptr<Tokenizer>> from_tokenizer_json(std::string_view tokenize
   if (!tokenizer_config.empty()) {
     MB_ASSIGN(config, base::parse_json(tokenizer_config,
                                        fmt::format("tokenizer_config.json beside {}", source)));
+    if (!config.is_object()) {
+      return bad_input("{}: tokenizer_config.json is {}, expected a JSON object", source,
+                       shown(config));
+    }
   }
   MB_ASSIGN(const auto added, read_added_tokens(member(json.rest, "added_tokens"), source));
   TokenizerParts parts;

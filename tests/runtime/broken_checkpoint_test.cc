@@ -414,6 +414,35 @@ std::vector<Row> rows() {
          fs::create_symlink("nowhere", dir / kIndex);
        },
        {"model.safetensors.index.json: cannot be opened"}},
+      {"IdOfAnotherType",
+       kGguf,
+       kE4B,
+       [](TinyCheckpoint* c) {
+         c->config["tokenizer.ggml.model"] = "gemma4";
+         c->config["tokenizer.ggml.tokens"] = {"<pad>", "<eos>", "<bos>", "<unk>"};
+         c->config["tokenizer.ggml.bos_token_id"] = "2";
+       },
+       nullptr,
+       {"tokenizer.ggml.bos_token_id: expected the id of a token, got \"2\""}},
+      {"FlagOfAnotherType",
+       kGguf,
+       kE4B,
+       [](TinyCheckpoint* c) {
+         c->config["tokenizer.ggml.model"] = "gemma4";
+         c->config["tokenizer.ggml.tokens"] = {"<pad>", "<eos>", "<bos>", "<unk>"};
+         c->config["tokenizer.ggml.add_space_prefix"] = 0;
+       },
+       nullptr,
+       {"tokenizer.ggml.add_space_prefix: expected a bool, got 0"}},
+      {"TemplateOfAnotherType",
+       kGguf,
+       kE4B,
+       [](TinyCheckpoint* c) {
+         c->config["tokenizer.ggml.model"] = "gemma4";
+         c->config["tokenizer.chat_template"] = 7;
+       },
+       nullptr,
+       {"tokenizer.chat_template: expected a string, got 7"}},
       {"UnknownActivation",
        kHf,
        kE4B,

@@ -119,6 +119,7 @@ TEST(BrokenTokenizerConfig, NamesTheKey) {
   expect_refused(load("{\"chat_template\":[{\"name\":\"rag\",\"template\":\"T\"}]}"),
                  "a template named default");
   EXPECT_FALSE(load("{").ok());
+  expect_refused(load("[]"), "tokenizer_config.json is [], expected a JSON object");
   const auto named = load(
       "{\"chat_template\":[{\"name\":\"rag\",\"template\":\"R\"},{\"name\":\"default\","
       "\"template\":\"D\"}]}");
