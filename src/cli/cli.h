@@ -83,6 +83,9 @@ Result<EngineOptions> engine_options(const SharedOptions& shared);
 // cache.
 Result<std::string> model_path(const SharedOptions& shared);
 tools::ModelPlaces model_places();
+// Refuses an output that would take the place of a file of the model or of `input` ("" for none).
+Result<void> check_output_apart(const char* option, const std::string& output,
+                                const SharedOptions& shared, const std::string& input);
 // Loads with plan and progress on stderr.
 Result<Engine> load_engine(const SharedOptions& shared);
 // Comma-separated integers in [min, max]; `option` names them in the error.

@@ -34,6 +34,7 @@ Result<void> check_interrupt() {
 
 Result<int> logits(const LogitsOptions& options) {
   if (options.out.empty()) return base::usage_error("--out: where should the rows go? --out F.npy");
+  MB_TRY(check_output_apart("--out", options.out, options.shared, options.prompt.file));
   MB_ASSIGN(Engine engine, load_engine(options.shared));
   MB_ASSIGN(const Request request, prompt_request(options.prompt, engine, true));
   MB_ASSIGN(const std::vector<int32_t> ids, engine.prompt_ids(request));

@@ -1,5 +1,6 @@
 #include <cmath>
 #include <cstdlib>
+#include <filesystem>
 
 #include "base/error.h"
 #include "cli/cli.h"
@@ -128,6 +129,21 @@ Result<std::string> model_path(const SharedOptions& shared) {
   // Commands that load no engine refuse what this build cannot honour all the same.
   MB_TRY(engine_options(shared));
   return tools::resolve_model(shared.model, model_places());
+}
+
+Result<void> check_output_apart(const char* option, const std::string& output,
+                                const SharedOptions& shared, const std::string& input) {
+  namespace fs = std::filesystem;
+  std::error_code ignored;
+  if (output.empty() || !fs::is_regular_file(output, ignored)) return {};
+  MB_ASSIGN(const std::string model, model_path(shared));
+  const fs::path folder = fs::absolute(output, ignored).parent_path();
+  const bool of_model =
+      fs::equivalent(output, model, ignored) ||
+      (fs::is_directory(model, ignored) && fs::equivalent(folder, model, ignored));
+  if (!of_model && (input.empty() || !fs::equivalent(output, input, ignored))) return {};
+  return base::usage_error("{}: expected a file that is not read, got {}, a file of the {}", option,
+                           output, of_model ? "model" : "input");
 }
 
 Result<Engine> load_engine(const SharedOptions& shared) {

@@ -93,6 +93,7 @@ struct PerplexityFlags {
 };
 
 Result<int> perplexity(const PerplexityFlags& flags) {
+  MB_TRY(check_output_apart("--save-logits", flags.save_logits, flags.shared, flags.file));
   MB_ASSIGN(const std::string text, read_file(flags.file));
   MB_ASSIGN(Engine engine, load_engine(flags.shared));
   tools::PerplexityOptions options;

@@ -156,6 +156,18 @@ class Usage(unittest.TestCase):
                               stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=60)
         self.assertEqual((done.returncode, done.stdout), (1, b""), done.stderr)
 
+    def test_an_output_that_is_read_is_refused(self):
+        with tempfile.TemporaryDirectory() as folder:
+            model = pathlib.Path(shutil.copy(TINY, folder))
+            text = pathlib.Path(folder, "text.txt")
+            text.write_text("a b c")
+            weights = model.read_bytes()
+            other = f"{folder}/./{model.name}"
+            self.check(2, ["logits", model, "--ids", "2,3", "--out", other], "a file of the model")
+            self.check(2, ["logits", model, "--raw", "-f", text, "--out", text], "a file of the input")
+            self.check(2, ["perplexity", model, "-f", text, "--save-logits", text], "a file of the input")
+            self.assertEqual((model.read_bytes(), text.read_text()), (weights, "a b c"))
+
     def test_trace_of_nothing(self):
         with tempfile.TemporaryDirectory() as folder:
             self.check(2, ["trace", TINY, "--ids", "2,3", "--out", f"{folder}/t", "--only", "zzz*"], "zzz*")
