@@ -35,7 +35,10 @@ Result<std::vector<RopeConfig>> read_ropes(const ConfigFields& fields, const std
   MB_ASSIGN(sliding.rope_theta, fields.real(local, 0.0, kMaxTheta, sliding.rope_theta));
   MB_ASSIGN(full.rope_theta,
             fields.real(prefix + "rope.freq_base", 0.0, kMaxTheta, full.rope_theta));
-  MB_ASSIGN(const std::string type, fields.text(prefix + "rope.scaling.type", "none"));
+  // A factor alone is a linear one, as llama.cpp takes it.
+  const bool scaled = fields.find(prefix + "rope.scaling.factor") != nullptr;
+  MB_ASSIGN(const std::string type,
+            fields.text(prefix + "rope.scaling.type", scaled ? "linear" : "none"));
   if (type == "linear") {
     MB_ASSIGN(full.factor, fields.real(prefix + "rope.scaling.factor", 0.0, kMaxRopeFactor));
   } else if (type != "none") {

@@ -115,6 +115,9 @@ Result<void> refuse_features(const ConfigFields& fields) {
   if (!is_none(own("attention.scale"), 1.0)) return fields.wrong(own("attention.scale"), "1");
   MB_ASSIGN(const std::string scaling, fields.text(own("rope.scaling.type"), "none"));
   if (scaling != "none") return fields.wrong(own("rope.scaling.type"), "\"none\"");
+  if (!is_none(own("rope.scaling.factor"), 1.0)) {
+    return fields.wrong(own("rope.scaling.factor"), "1");
+  }
   MB_ASSIGN(const bool causal, fields.boolean(own("attention.causal"), true));
   if (!causal) return fields.wrong(own("attention.causal"), "true");
   return {};

@@ -147,6 +147,24 @@ INSTANTIATE_TEST_SUITE_P(
         Broken{"rope_parameters", {{"full_attention", 1}}}, Broken{"rope_parameters", 7},
         Broken{"tie_word_embeddings", "yes"}));
 
+// llama.cpp's reading: "linear" where no type stands.
+TEST(GgufConfig, AFactorOfPositionsNeedsNoType) {
+  Json json = small_gguf();
+  json["gemma3.rope.scaling.factor"] = 8.0;
+  const Result<TextConfig> bare = config_from_gguf(json, "m.gguf");
+  ASSERT_TRUE(bare.ok()) << bare.error().message;
+  const auto factor = [](const TextConfig& config) {
+    double found = 1.0;
+    for (const RopeConfig& rope : config.ropes) found = std::max(found, rope.factor);
+    return found;
+  };
+  EXPECT_EQ(factor(*bare), 8.0);
+  json["gemma3.rope.scaling.type"] = "none";
+  const Result<TextConfig> none = config_from_gguf(json, "m.gguf");
+  ASSERT_TRUE(none.ok()) << none.error().message;
+  EXPECT_EQ(factor(*none), 1.0);
+}
+
 class BrokenGguf : public testing::TestWithParam<Broken> {};
 
 TEST_P(BrokenGguf, IsRefusedByName) {
@@ -583,7 +601,7 @@ INSTANTIATE_TEST_SUITE_P(
         Broken{"gemma4.expert_used_count", 5}, Broken{"gemma4.expert_feed_forward_length", nullptr},
         Broken{"gemma4.expert_feed_forward_length", Json::array({32, 32, 32, 64})},
         Broken{"gemma4.rope.freq_base", 0.0}, Broken{"gemma4.rope.freq_base_swa", -1.0},
-        Broken{"gemma4.rope.scaling.type", "yarn"},
+        Broken{"gemma4.rope.scaling.type", "yarn"}, Broken{"gemma4.rope.scaling.factor", 8.0},
         Broken{"gemma4.final_logit_softcapping", -1.0}));
 
 }  // namespace
