@@ -133,7 +133,7 @@ Result<RenderedChat> ChatTemplate::render(ChatRequest request) const {
   }
   if (continues) {
     const auto cut = cut_at_mark(*text);
-    if (!cut || text->bytes.find(strip(final_text)) == text->bytes.npos) {
+    if (!cut || jinja::find_bytes(text->bytes, strip(final_text)) == text->bytes.npos) {
       return base::usage_error(
           "\"continue_final_message\": the template does not write the last message's '{}' as it "
           "is",

@@ -138,6 +138,69 @@ TEST(JinjaLimits, AHostileTemplateEndsWithAnError) {
   }
 }
 
+std::string times(int count, const std::string& text) {
+  std::string out;
+  for (int i = 0; i < count; ++i) out += text;
+  return out;
+}
+// "a0,a1,..." with `more` after each.
+std::string names(int count, const std::string& before, const std::string& after) {
+  std::string out;
+  for (int i = 0; i < count; ++i) out += before + std::to_string(i) + after;
+  out.pop_back();
+  return out;
+}
+
+// What goes with the size of a thing is paid by its size: each of these took minutes, gigabytes or
+// the whole stack while a step paid for any number of names, keys, arguments or letters.
+TEST(JinjaLimits, HoldForWhatGoesWithASize) {
+  const std::string forever = "{% for a in range(100000) %}{% for b in range(100000) %}";
+  const std::string ends = "{% endfor %}{% endfor %}";
+  const std::string list = "{% set l = range(100000) | list %}";
+  const std::string long_texts = "{% set s = 'a' * 40000000 %}{% set t = 'a' * 40000000 %}";
+  const std::string sources[] = {
+      "{% for x in [1] %}{% if a" + times(100000, " and a") + " %}{{ x.y.z }}{% endif %}" +
+          forever + ends + "{% endfor %}",
+      "{% for x in [1] %}{% if a" + times(400000, ".b") + " %}{% endif %}{% endfor %}",
+      "{% filter upper" + times(150000, "|upper") + " %}{% endfilter %}",
+      "{% set x" + times(150000, "|upper") + " %}{% endset %}",
+      "{{ dict(range(100000) | batch(2)) | length }}",
+      "{% for i in [1] %}{% set " + names(20000, "v", ",") + " = range(20000) | list %}" + forever +
+          "{{ none_such }}" + ends + "{% endfor %}",
+      "{% set ns = namespace() %}" + names(10000, "{% set ns.v", " = 0 %} ") + forever +
+          "{{ ns.none_such }}" + ends,
+      "{% macro m(" + names(10000, "p", ",") + ") %}{% endmacro %}" + forever + "{{ m() }}" + ends,
+      "{% macro m(" + names(1000, "p", "={},") + ") %}{% endmacro %}" + forever + "{{ m() }}" +
+          ends,
+      list + "{% macro m() %}{{ varargs[0] }}{% endmacro %}" + forever + "{{ m(*l) }}" + ends,
+      list + "{% for z in [1] %}{% set outer = loop %}" + forever + "{{ outer.cycle(*l) }}" + ends +
+          "{% endfor %}",
+      "{% set d = dict(range(20000) | map('string') | batch(2)) %}{% macro m() %}{{ kwargs | "
+      "length "
+      "}}{% endmacro %}" +
+          forever + "{{ m(**d) }}" + ends,
+      "{% for " + names(10000, "v", ",") + " in [range(10000) | list] * 100000 %}{% endfor %}",
+      long_texts + forever + "{{ s == t }}" + ends,
+      long_texts + forever + "{{ s < t }}" + ends,
+      long_texts + forever + "{{ s.startswith(t) }}" + ends,
+      "{% set s = 'a' * 10000000 %}{% set d = {" + names(20, "'k", "': 1,") + "} %}" + forever +
+          "{{ d[s] }}{{ d.get(s) }}{{ s in d }}" + ends,
+      "{% set t = ('a',) * 100000 %}" + forever + "{{ 'b'.startswith(t) }}" + ends,
+      "{{ (('a' ~ 1) * 30000000) | length }}",
+      "{% set s = ('a' ~ 1) * 200000 %}{{ ([s] * 500) | join | length }}",
+      forever + "{% set x = [" + times(1000, "{},") + "] %}" + ends,
+      forever + "{% set x = [" + times(1000, "''[:],") + "] %}" + ends,
+      forever + "{{ 1e308 | round(20) }}{{ 1e308 | int }}" + ends,
+      forever + "{{ strftime_now('%c %A %B') }}" + ends,
+      times(2 << 20, "x"),
+  };
+  for (const std::string& source : sources) {
+    const auto text = render(source);
+    ASSERT_FALSE(text.ok()) << source.substr(0, 200);
+    EXPECT_EQ(text.error().code, ErrorCode::kBadInput) << text.error().message;
+  }
+}
+
 // A list of `count` short texts, as a conversation has messages.
 Value texts(size_t count, Arena& arena) {
   std::vector<Value> items(count, arena.string("hello", Origin::kMessage));

@@ -100,6 +100,7 @@ struct MacroDefinition {
   std::vector<int32_t> parameters;
   std::vector<std::string_view> parameter_names;
   std::vector<Expr*> defaults;  // of the last parameters
+  int32_t cost = 1;             // steps of a call, by the parameters and their defaults
   std::vector<Statement*> body;
   // The body speaks of these, so it takes what they stand for.
   int32_t varargs = -1, kwargs = -1, caller = -1;

@@ -15,11 +15,13 @@ constexpr int kMaxDepth = 2500;
 // What a variable or a list entry is charged, in bytes.
 constexpr int64_t kValueBytes = 16;
 constexpr int64_t kFrameBytes = 128;
+constexpr std::string_view kTooMuch =
+    "the template takes more time or memory than a chat template may";
 
 }  // namespace
 
 Evaluator::Evaluator(const Tree& tree, const Limits& limits)
-    : tree_(tree), budget_(limits.max_steps, limits.max_bytes) {
+    : tree_(tree), budget_(limits.max_steps, limits.max_bytes), max_arena_bytes_(limits.max_bytes) {
   globals_.reserve(tree.names.size());
   for (const std::string& name : tree.names) globals_.push_back(find_function(name));
 }
@@ -56,14 +58,24 @@ Value Evaluator::refuse(const Expr& at, std::string_view what) {
 
 bool Evaluator::spend(const Expr& at, int64_t steps, int64_t bytes) {
   if (budget_.spend_steps(steps) && budget_.spend_bytes(bytes)) return !failed();
-  set_error(at.offset, ErrorCode::kBadInput,
-            "the template takes more time or memory than a chat template may");
+  set_error(at.offset, ErrorCode::kBadInput, std::string(kTooMuch));
   return false;
 }
 
+bool Evaluator::spend_lookup(const Expr& at, const Value& container, const Value& key) {
+  if (container.is(Type::kNamespace))
+    return spend(at, static_cast<int64_t>(container.names->items.size()) / kLooksPerStep);
+  if (key.is_string()) return spend(at, static_cast<int64_t>(key.view().size()) / kBytesPerStep);
+  // Only texts are found by their hash.
+  return spend(at, static_cast<int64_t>(container.dict->items.size()) / kLooksPerStep);
+}
+
+// Whatever makes a value comes through here, so what it made is counted by the next expression.
 bool Evaluator::enter(uint32_t offset) {
   if (depth_ > kMaxDepth)
     set_error(offset, ErrorCode::kBadInput, "the template calls itself, or nests, too deep");
+  if (arena_.bytes() > max_arena_bytes_)
+    set_error(offset, ErrorCode::kBadInput, std::string(kTooMuch));
   return !failed();
 }
 
@@ -86,13 +98,18 @@ void Evaluator::set_variable(int32_t name, const Value& value) {
     globals_[static_cast<size_t>(name)] = value;
     return;
   }
-  for (auto& [known, old] : frame_->variables) {
+  auto& variables = frame_->variables;
+  budget_.spend_steps(static_cast<int64_t>(variables.size()) / kLooksPerStep);
+  for (auto& [known, old] : variables) {
     if (known == name) {
       old = value;
       return;
     }
   }
-  frame_->variables.emplace_back(name, value);
+  // A vector that is full takes twice its size.
+  if (variables.size() == variables.capacity())
+    budget_.spend_bytes(static_cast<int64_t>((variables.size() + 1) * sizeof(variables[0])));
+  variables.emplace_back(name, value);
 }
 
 void Evaluator::assign(const Expr& target, const Value& value) {
@@ -104,6 +121,8 @@ void Evaluator::assign(const Expr& target, const Value& value) {
       fail(target, "only a namespace has attributes that can be set");
     } else if (target.text->bytes.starts_with('_')) {
       fail(target, fmt::format("'{}': an attribute must not begin with '_'", target.text->bytes));
+    } else if (!spend_lookup(target, object, {})) {
+      return;
     } else if (Value* place = object.names->find(target.text->bytes)) {
       *place = value;
     } else if (spend(target, 1, kValueBytes)) {
@@ -118,6 +137,7 @@ void Evaluator::assign(const Expr& target, const Value& value) {
          fmt::format("expected {} values to unpack, got {}", target.args.size(), items.size()));
     return;
   }
+  if (!spend(target, static_cast<int64_t>(items.size()) / kLooksPerStep)) return;
   for (size_t i = 0; i < items.size() && !failed(); ++i) assign(*target.args[i], items[i]);
 }
 
@@ -373,8 +393,7 @@ const std::vector<Value>& Evaluator::items_of(const Expr& at, const Value& value
       break;
     }
     case Type::kDict:
-      if (!spend(at, 1, static_cast<int64_t>(value.dict->items.size()) * kValueBytes))
-        return none;
+      if (!spend(at, 1, static_cast<int64_t>(value.dict->items.size()) * kValueBytes)) return none;
       for (const auto& [key, entry] : value.dict->items) items.push_back(key);
       break;
     default:
@@ -394,6 +413,7 @@ bool Evaluator::contains(const Expr& at, const Value& container, const Value& va
     return find_bytes(container.view(), value.view()) != std::string_view::npos;
   }
   if (container.is(Type::kDict)) {
+    if (!spend_lookup(at, container, value)) return false;
     if (value.is_string()) return container.dict->find(value.view()) != nullptr;
     for (const auto& [key, entry] : container.dict->items) {
       if (same_key(key, value)) return true;
@@ -411,12 +431,14 @@ bool Evaluator::contains(const Expr& at, const Value& container, const Value& va
 Value Evaluator::get_attribute(const Expr& at, const Value& object, std::string_view name) {
   if (object.is_undefined()) return fail(at, why_undefined(object));
   if (object.is(Type::kNamespace)) {
+    if (!spend_lookup(at, object, {})) return {};
     const Value* found = object.names->find(name);
     return found != nullptr ? *found : Value::undefined(&at);
   }
   const Value method = find_method(*this, object, name);
   if (!method.is(Type::kMissing)) return method;
   if (object.is(Type::kDict)) {
+    if (!spend(at, static_cast<int64_t>(name.size()) / kBytesPerStep)) return {};
     if (const Value* found = object.dict->find(name)) return *found;
   }
   return Value::undefined(&at);
@@ -429,6 +451,7 @@ Value Evaluator::get_item(const Expr& at, const Value& object, const Value& key)
     return index < 0 ? index + size : index;
   };
   if (object.is(Type::kDict)) {
+    if (!spend_lookup(at, object, key)) return {};
     if (key.is_string()) {
       if (const Value* found = object.dict->find(key.view())) return *found;
     } else {
@@ -488,6 +511,8 @@ bool Evaluator::bind_macro(const Expr& at, const Macro& macro, Arguments& args,
                            std::vector<Value>& bound) {
   const MacroDefinition& definition = *macro.definition;
   const size_t count = definition.parameters.size();
+  const auto looks = static_cast<int64_t>(args.named.size() * count);
+  if (!spend(at, definition.cost + looks / kLooksPerStep)) return false;
   bound.assign(count, Value::missing());
   std::vector<Value> more;
   for (size_t i = 0; i < args.positional.size(); ++i) {

@@ -52,6 +52,8 @@ class Evaluator {
   Value fail(const Expr& at, const std::string& what);
   Value refuse(const Expr& at, std::string_view what);  // the template's own raise_exception
   bool spend(const Expr& at, int64_t steps, int64_t bytes = 0);
+  // For finding a key in a dict or namespace: hashing a text, looking through all else.
+  bool spend_lookup(const Expr& at, const Value& container, const Value& key);
   Value string(std::string_view bytes) { return arena_.string(bytes, Origin::kMessage); }
   // str(value), a text.
   Value text_of(const Expr& at, const Value& value);
@@ -101,7 +103,7 @@ class Evaluator {
   Value new_macro(const MacroDefinition& definition);
 
   Value evaluate(const Expr& expr);
-  Value evaluate_name(const Expr& expr) const;
+  Value evaluate_name(const Expr& expr);
   Value evaluate_if(const Expr& expr);
   Value evaluate_list(const Expr& expr);
   Value evaluate_dict(const Expr& expr);
@@ -126,6 +128,7 @@ class Evaluator {
   const Tree& tree_;
   Arena arena_;
   Budget budget_;
+  int64_t max_arena_bytes_;
   std::optional<Error> error_;
   std::vector<Value> globals_;  // by name number
   std::deque<Frame> frames_;

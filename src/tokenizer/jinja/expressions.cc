@@ -78,8 +78,9 @@ std::vector<int64_t> slice_indices(int64_t size, std::optional<int64_t> start,
   return indices;
 }
 
-Value Evaluator::evaluate_name(const Expr& expr) const {
+Value Evaluator::evaluate_name(const Expr& expr) {
   for (const Frame* frame = frame_; frame != nullptr; frame = frame->parent) {
+    budget_.spend_steps(static_cast<int64_t>(frame->variables.size()) / kLooksPerStep);
     for (const auto& [name, value] : frame->variables) {
       if (name == expr.name) return value;
     }
@@ -162,6 +163,7 @@ Value Evaluator::evaluate_dict(const Expr& expr) {
     const Value value = evaluate(*expr.args[i + 1]);
     if (failed() || !spend(expr, 0, 4 * kValueBytes)) return {};
     if (!is_hashable(key)) return fail(expr, fmt::format("a {} cannot be a key", type_name(key)));
+    if (!spend_lookup(expr, dict, key)) return {};
     dict.dict->set(key, value);
   }
   return dict;
@@ -194,7 +196,9 @@ Value Evaluator::evaluate_slice(const Expr& expr) {
   }
   if (!object.is_string()) return Value::undefined(&expr);
   const std::string_view bytes = object.view();
-  if (!spend(expr, static_cast<int64_t>(bytes.size() / 8), static_cast<int64_t>(bytes.size()) * 2))
+  // Eight bytes for the place of each letter, and its number where it is taken.
+  if (!spend(expr, static_cast<int64_t>(bytes.size() / 8),
+             weight(*object.text) + static_cast<int64_t>(bytes.size()) * 8))
     return {};
   std::vector<size_t> starts;
   for (size_t i = 0; i < bytes.size(); ++i) {
@@ -279,7 +283,7 @@ Value Evaluator::evaluate_binary(const Expr& expr) {
 
 Value Evaluator::add(const Expr& at, const Value& a, const Value& b) {
   if (a.is_string() && b.is_string()) {
-    if (!spend(at, 0, static_cast<int64_t>(a.view().size() + b.view().size()))) return {};
+    if (!spend(at, 0, weight(*a.text) + weight(*b.text))) return {};
     Text text;
     text.bytes.reserve(a.view().size() + b.view().size());
     append(text, *a.text);
@@ -287,9 +291,9 @@ Value Evaluator::add(const Expr& at, const Value& a, const Value& b) {
     return arena_.string(std::move(text));
   }
   if (a.type == b.type && (a.is(Type::kList) || a.is(Type::kTuple))) {
+    const size_t size = a.list->items.size() + b.list->items.size();
+    if (!spend(at, 0, static_cast<int64_t>(size) * kValueBytes)) return {};
     std::vector<Value> items = a.list->items;
-    if (!spend(at, 0, static_cast<int64_t>(items.size() + b.list->items.size()) * kValueBytes))
-      return {};
     items.insert(items.end(), b.list->items.begin(), b.list->items.end());
     return arena_.list(std::move(items), a.type);
   }
@@ -297,8 +301,13 @@ Value Evaluator::add(const Expr& at, const Value& a, const Value& b) {
 }
 
 Value Evaluator::repeat(const Expr& at, const Value& sequence, int64_t count) {
-  const auto size = static_cast<int64_t>(
-      sequence.is_string() ? sequence.view().size() : sequence.list->items.size() * kValueBytes);
+  // Copies of one run join.
+  const auto weight_of = [](const Text& text) {
+    return text.runs.size() > 1 ? weight(text) : static_cast<int64_t>(text.bytes.size());
+  };
+  const int64_t size = sequence.is_string()
+                           ? weight_of(*sequence.text)
+                           : static_cast<int64_t>(sequence.list->items.size()) * kValueBytes;
   int64_t total = 0;
   if (count < 0) count = 0;
   if (__builtin_mul_overflow(size + 1, count, &total) || !spend(at, count / 8, total)) {
@@ -398,6 +407,7 @@ void Evaluator::gather(const Expr& call, Arguments& args) {
   }
   if (call.more_args != nullptr && !failed()) {
     const std::vector<Value>& more = items_of(call, evaluate(*call.more_args));
+    if (!spend(call, static_cast<int64_t>(more.size()) / kLooksPerStep)) return;
     args.positional.insert(args.positional.end(), more.begin(), more.end());
   }
   if (call.more_keywords != nullptr && !failed()) {
@@ -407,6 +417,7 @@ void Evaluator::gather(const Expr& call, Arguments& args) {
       fail(call, fmt::format("'**' takes a dict, got a {}", type_name(more)));
       return;
     }
+    if (!spend(call, static_cast<int64_t>(more.dict->items.size()) / 4)) return;
     for (const auto& [key, value] : more.dict->items) {
       if (!key.is_string()) return void(fail(call, "'**' takes a dict with texts for keys"));
       args.named.emplace_back(key.view(), value);
@@ -433,6 +444,8 @@ Value Evaluator::evaluate_filter(const Expr& expr, const Value& input) {
 }
 
 Value Evaluator::filter_block(const Expr& expr, const Value& text) {
+  const DepthGuard guard(*this);
+  if (!enter(expr.offset)) return {};
   const Value input = expr.args[0] == nullptr ? text : filter_block(*expr.args[0], text);
   return failed() ? Value() : evaluate_filter(expr, input);
 }

@@ -19,7 +19,7 @@ Value text_case(Evaluator& eval, const Expr& at, const Arguments& args,
                 Text (*convert)(const Text&)) {
   const auto bound = bind(eval, at, args, {"s"}, 1);
   const Value text = eval.text_of(at, bound[0]);
-  if (eval.failed() || !eval.spend(at, size_of(text) / 8, size_of(text) * 3)) return {};
+  if (eval.failed() || !eval.spend(at, size_of(text) / 2, weight(*text.text) * 3)) return {};
   return eval.arena().string(convert(*text.text));
 }
 Value filter_upper(Evaluator& eval, const Expr& at, Arguments& args) {
@@ -45,7 +45,7 @@ Value filter_trim(Evaluator& eval, const Expr& at, Arguments& args) {
     chars = bound[1].view();
   }
   const int64_t width = chars ? static_cast<int64_t>(chars->size()) + 1 : 1;
-  if (!eval.spend(at, size_of(text) * width / 8, size_of(text))) return {};
+  if (!eval.spend(at, size_of(text) * width / 8, weight(*text.text))) return {};
   return eval.arena().string(strip(*text.text, chars, Ends::kBoth));
 }
 
@@ -145,9 +145,13 @@ std::optional<int64_t> parse_integer(std::string_view text, int base) {
   if (value > static_cast<uint64_t>(INT64_MAX)) return std::nullopt;
   return negative ? -static_cast<int64_t>(value) : static_cast<int64_t>(value);
 }
-Value integer_of(Evaluator& eval, double value, const Value& otherwise) {
+// Steps for writing and reading hundreds of digits.
+constexpr int64_t kDigitSteps = 128;
+
+Value integer_of(Evaluator& eval, const Expr& at, double value, const Value& otherwise) {
   if (std::isnan(value) || std::isinf(value)) return otherwise;
   if (std::fabs(value) < 9.2e18) return Value::of(static_cast<int64_t>(value));
+  if (!eval.spend(at, kDigitSteps)) return {};
   // A double this large is an integer, and printf knows all of its digits.
   char digits[320];
   const int size = std::snprintf(digits, sizeof(digits), "%.0f", value);
@@ -160,7 +164,7 @@ Value filter_int(Evaluator& eval, const Expr& at, Arguments& args) {
   const Value& v = bound[0];
   if (v.is(Type::kBigInt)) return v;
   if (v.is_integer()) return Value::of(v.as_integer());
-  if (v.is(Type::kFloat)) return integer_of(eval, v.real, otherwise);
+  if (v.is(Type::kFloat)) return integer_of(eval, at, v.real, otherwise);
   if (!v.is_string()) return otherwise;
   const int64_t base = bound[2].is_integer() ? bound[2].as_integer() : 10;
   if (base < 2 || base > 36) return eval.fail(at, "'int': expected a base of 2 to 36");
@@ -168,7 +172,7 @@ Value filter_int(Evaluator& eval, const Expr& at, Arguments& args) {
   if (const auto integer = parse_integer(v.view(), static_cast<int>(base)))
     return Value::of(*integer);
   const auto real = parse_float(v.view());
-  return real ? integer_of(eval, *real, otherwise) : otherwise;
+  return real ? integer_of(eval, at, *real, otherwise) : otherwise;
 }
 
 Value filter_float(Evaluator& eval, const Expr& at, Arguments& args) {
@@ -220,6 +224,7 @@ Value filter_round(Evaluator& eval, const Expr& at, Arguments& args) {
     if (v.is(Type::kBigInt)) return v;
     if (v.is_integer()) return Value::of(v.as_integer());
     if (!std::isfinite(v.real)) return v;
+    if (!eval.spend(at, kDigitSteps)) return {};
     return Value::of(round_to(v.real, static_cast<int>(precision)));
   }
   if (method != "ceil" && method != "floor")
@@ -248,11 +253,14 @@ Value filter_indent(Evaluator& eval, const Expr& at, Arguments& args) {
   }
   const bool first = !bound[2].is(Type::kMissing) && is_true(bound[2]);
   const bool blank = !bound[3].is(Type::kMissing) && is_true(bound[3]);
+  if (!eval.spend(at, size_of(bound[0]) / 8, weight(*bound[0].text))) return {};
   Text with_break = *bound[0].text;
   append(with_break, "\n", Origin::kTemplate);
   const std::vector<Text> lines = split_lines(with_break, false);
-  const auto added = static_cast<int64_t>(lines.size() * (indentation.bytes.size() + 64));
-  if (!eval.spend(at, static_cast<int64_t>(lines.size()), added + size_of(bound[0]) * 2)) return {};
+  const auto count = static_cast<int64_t>(lines.size());
+  constexpr int64_t kLineBytes = 112;  // a text of its own
+  const int64_t added = count * (weight(indentation) + kLineBytes);
+  if (!eval.spend(at, count, added + weight(*bound[0].text) * 2)) return {};
   Text out;
   for (size_t i = 0; i < lines.size(); ++i) {
     if (i > 0) append(out, "\n", Origin::kTemplate);

@@ -53,6 +53,7 @@ Value make_dict(Evaluator& eval, const Expr& at, const Arguments& args) {
       eval.fail(at, fmt::format("a {} cannot be a key", type_name(key)));
       return;
     }
+    if (!eval.spend_lookup(at, dict, key)) return;
     dict.dict->set(key, value);
   };
   if (!args.positional.empty() && args.positional[0].is(Type::kDict)) {
@@ -85,7 +86,12 @@ Value make_namespace(Evaluator& eval, const Expr& at, const Arguments& args) {
 Value format_now(Evaluator& eval, const Expr& at, const Arguments& args) {
   if (args.positional.size() != 1 || !args.positional[0].is_string())
     return eval.fail(at, "'strftime_now' takes a text");
+  constexpr int64_t kSteps = 64;  // about a microsecond for each of a dozen fields
+  constexpr size_t kMaxFormatBytes = 256;
   const std::string format(args.positional[0].view());
+  if (format.size() > kMaxFormatBytes || !eval.spend(at, kSteps))
+    return eval.fail(
+        at, fmt::format("'strftime_now': a format of more than {} bytes", kMaxFormatBytes));
   const std::time_t now = std::time(nullptr);
   std::tm local{};
   localtime_r(&now, &local);

@@ -55,7 +55,7 @@ class JsonWriter {
   }
 
   void string(const Text& text) {
-    if (!eval_.spend(at_, 0, static_cast<int64_t>(text.bytes.size()))) return;
+    if (!eval_.spend(at_, static_cast<int64_t>(text.bytes.size()) / 8, weight(text))) return;
     plain("\"");
     size_t at = 0;
     std::string part;
@@ -98,6 +98,8 @@ class JsonWriter {
 
   void list(const std::vector<Value>& items, int depth) {
     if (items.empty()) return plain("[]");
+    if (!eval_.spend(at_, 0, static_cast<int64_t>(items.size()) * weight(style_.item_separator)))
+      return;
     plain("[");
     for (size_t i = 0; i < items.size() && !eval_.failed(); ++i) {
       if (i > 0) append(out_, style_.item_separator);
@@ -110,6 +112,8 @@ class JsonWriter {
 
   void dict(const Dict& dict, int depth) {
     if (dict.items.empty()) return plain("{}");
+    const int64_t separators = weight(style_.item_separator) + weight(style_.key_separator);
+    if (!eval_.spend(at_, 0, static_cast<int64_t>(dict.items.size()) * separators)) return;
     std::vector<std::pair<Value, Value>> items = dict.items;
     if (style_.sort_keys) {
       std::stable_sort(items.begin(), items.end(), [&](const auto& a, const auto& b) {

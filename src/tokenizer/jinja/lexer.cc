@@ -373,8 +373,8 @@ std::string place_of(std::string_view source, size_t offset) {
 }
 
 Result<std::vector<Token>> tokenize(std::string_view normalized) {
-  // Offsets have 32 bits; no template is near this.
-  constexpr size_t kMaxSourceBytes = size_t{4} << 20;
+  // Each byte may become a token and a node, of some hundred bytes; no template is near this.
+  constexpr size_t kMaxSourceBytes = size_t{1} << 20;
   if (normalized.size() > kMaxSourceBytes) {
     return base::bad_input("a template of {} bytes, expected at most {}", normalized.size(),
                            kMaxSourceBytes);

@@ -39,7 +39,7 @@ Value text_case(Evaluator& eval, const Expr& at, const Value& self, const Argume
                 Text (*convert)(const Text&)) {
   bind(eval, at, args, {}, 0);
   const auto size = static_cast<int64_t>(self.view().size());
-  if (!eval.spend(at, cost_of(self), size * 3)) return {};
+  if (!eval.spend(at, size / 2 + 1, weight(*self.text) * 3)) return {};
   return eval.arena().string(convert(*self.text));
 }
 Value str_upper(Evaluator& eval, const Expr& at, const Value& self, Arguments& args) {
@@ -65,8 +65,9 @@ Value text_strip(Evaluator& eval, const Expr& at, const Value& self, const Argum
     chars = bound[0].view();
   }
   const auto size = static_cast<int64_t>(self.view().size());
-  if (!eval.spend(
-          at, chars ? size * static_cast<int64_t>(chars->size() + 8) / 8 + 1 : cost_of(self), size))
+  if (!eval.spend(at,
+                  chars ? size * static_cast<int64_t>(chars->size() + 8) / 8 + 1 : cost_of(self),
+                  weight(*self.text)))
     return {};
   return eval.arena().string(strip(*self.text, chars, ends));
 }
@@ -103,7 +104,7 @@ Value text_split(Evaluator& eval, const Expr& at, const Value& self, const Argum
   int64_t max_splits = -1;
   if (eval.failed() || !take_integer(eval, at, bound[1], max_splits)) return {};
   const auto size = static_cast<int64_t>(self.view().size());
-  if (!eval.spend(at, cost_of(self), size)) return {};
+  if (!eval.spend(at, cost_of(self), weight(*self.text))) return {};
   if (!is_given(bound[0])) {
     if (!eval.spend(at, size, size * kTextBytes / 2)) return {};
     return list_of(eval, split_at_space(*self.text, max_splits, from_right));
@@ -138,11 +139,14 @@ Value text_begins(Evaluator& eval, const Expr& at, const Value& self, const Argu
   if (eval.failed()) return {};
   const auto matches = [&](const Value& part) {
     return take_text(eval, at, part) &&
+           eval.spend(at, static_cast<int64_t>(part.view().size()) / kBytesPerStep) &&
            (at_end ? self.view().ends_with(part.view()) : self.view().starts_with(part.view()));
   };
   if (!bound[0].is(Type::kTuple)) return Value::of(matches(bound[0]));
+  if (!eval.spend(at, static_cast<int64_t>(bound[0].list->items.size()) / kLooksPerStep)) return {};
   for (const Value& part : bound[0].list->items) {
     if (matches(part)) return Value::of(true);
+    if (eval.failed()) return {};
   }
   return Value::of(false);
 }
@@ -160,13 +164,14 @@ Value str_replace(Evaluator& eval, const Expr& at, const Value& self, Arguments&
       !take_integer(eval, at, bound[2], count)) {
     return {};
   }
-  // As often as it may be found, before anything grows.
+  // Before anything grows.
   const auto size = static_cast<int64_t>(self.view().size());
   const auto old_size = static_cast<int64_t>(bound[0].view().size());
-  int64_t most = old_size == 0 ? size + 1 : size / old_size;
-  if (count >= 0) most = std::min(most, count);
-  const int64_t grown = size + most * static_cast<int64_t>(bound[1].view().size());
-  if (!eval.spend(at, cost_of(self), std::max(size, grown))) return {};
+  if (!eval.spend(at, cost_of(self))) return {};
+  int64_t found = old_size == 0 ? size + 1 : count_of(self.view(), bound[0].view());
+  if (count >= 0) found = std::min(found, count);
+  const int64_t grown = weight(*self.text) + found * weight(*bound[1].text);
+  if (!eval.spend(at, found / 4, grown)) return {};
   return eval.arena().string(replace(*self.text, bound[0].view(), *bound[1].text, count));
 }
 
@@ -211,8 +216,7 @@ Value str_join(Evaluator& eval, const Expr& at, const Value& self, Arguments& ar
   bool first = true;
   for (const Value& item : eval.items_of(at, bound[0])) {
     if (!take_text(eval, at, item)) return {};
-    if (!eval.spend(at, 1, static_cast<int64_t>(item.view().size() + self.view().size())))
-      return {};
+    if (!eval.spend(at, 1, weight(*item.text) + weight(*self.text))) return {};
     if (!std::exchange(first, false)) append(out, *self.text);
     append(out, *item.text);
   }
@@ -291,11 +295,13 @@ Value dict_get(Evaluator& eval, const Expr& at, const Value& self, Arguments& ar
   if (eval.failed()) return {};
   const Value otherwise = bound[1].is(Type::kMissing) ? Value::none() : bound[1];
   if (bound[0].is_string()) {
+    if (!eval.spend_lookup(at, self, bound[0])) return {};
     const Value* found = self.dict->find(bound[0].view());
     return found != nullptr ? *found : otherwise;
   }
   if (bound[0].is(Type::kList) || bound[0].is(Type::kDict))
     return eval.fail(at, fmt::format("a {} cannot be a key", type_name(bound[0])));
+  if (!eval.spend_lookup(at, self, bound[0])) return {};
   for (const auto& [key, value] : self.dict->items) {
     if (same_key(key, bound[0])) return value;
   }

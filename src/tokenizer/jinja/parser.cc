@@ -186,10 +186,11 @@ class Parser {
     made.offset = token.offset;
     return &made;
   }
-  // Charges the statement for the nodes made since `first`.
-  void charge(Statement* made, size_t first) {
-    made->cost = 1 + static_cast<int32_t>(tree_.exprs.size() - first) / kNodesPerStep;
+  static int32_t steps_of(size_t num_nodes) {
+    return 1 + static_cast<int32_t>(num_nodes) / kNodesPerStep;
   }
+  // Charges the statement for the nodes made since `first`.
+  void charge(Statement* made, size_t first) { made->cost = steps_of(tree_.exprs.size() - first); }
 
   Statement* parse_print(const Token& token) {
     Statement* print = statement(StatementKind::kPrint, token);
@@ -257,7 +258,10 @@ class Parser {
 
   // Whether an expression gives the same each time until some statement runs: nothing in it is
   // called, walked over or changed, and it does not look at the variable `target` or at "loop".
-  static bool is_steady(const Expr& expr, const Tree& tree, int32_t target) {
+  // Operators in a row nest without brackets, as deep as the source is long: beyond kMaxNesting the
+  // answer is no.
+  static bool is_steady(const Expr& expr, const Tree& tree, int32_t target, int depth = 0) {
+    if (depth > kMaxNesting) return false;
     switch (expr.kind) {
       case ExprKind::kConst:
         return true;
@@ -274,8 +278,9 @@ class Parser {
       case ExprKind::kNot:
       case ExprKind::kAnd:
       case ExprKind::kOr:
-        return std::all_of(expr.args.begin(), expr.args.end(),
-                           [&](const Expr* arg) { return is_steady(*arg, tree, target); });
+        return std::all_of(expr.args.begin(), expr.args.end(), [&](const Expr* arg) {
+          return is_steady(*arg, tree, target, depth + 1);
+        });
       default:
         return false;
     }
@@ -340,6 +345,7 @@ class Parser {
 
   // "(a, b=1)" and the body's words.
   void parse_signature(MacroDefinition& macro) {
+    const size_t first = tree_.exprs.size();
     while (!is_op(")") && !failed()) {
       if (!macro.parameters.empty()) expect_op(",");
       const std::string name = expect_name();
@@ -351,6 +357,8 @@ class Parser {
         fail("a parameter without a default follows one with a default");
       }
     }
+    macro.cost =
+        static_cast<int32_t>(macro.parameters.size()) + steps_of(tree_.exprs.size() - first);
     expect_op(")");
   }
 

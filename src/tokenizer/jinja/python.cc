@@ -1,5 +1,6 @@
 #include "tokenizer/jinja/python.h"
 
+#include <algorithm>
 #include <charconv>
 #include <cmath>
 
@@ -41,6 +42,12 @@ int compare_big(std::string_view a, std::string_view b) {
   return order < 0 ? -1 : order > 0 ? 1 : 0;
 }
 
+// Two long texts may differ in their last byte only.
+bool spend_compare(const Value& a, const Value& b, Budget& budget) {
+  const size_t size = std::min(a.view().size(), b.view().size());
+  return budget.spend_steps(static_cast<int64_t>(size) / kBytesPerStep);
+}
+
 bool equal_lists(const std::vector<Value>& a, const std::vector<Value>& b, Budget& budget,
                  int depth) {
   if (a.size() != b.size()) return false;
@@ -50,8 +57,12 @@ bool equal_lists(const std::vector<Value>& a, const std::vector<Value>& b, Budge
   return true;
 }
 
-const Value* find_key(const Dict& dict, const Value& key) {
-  if (key.is_string()) return dict.find(key.view());
+const Value* find_key(const Dict& dict, const Value& key, Budget& budget) {
+  if (key.is_string()) {
+    budget.spend_steps(static_cast<int64_t>(key.view().size()) / kBytesPerStep);
+    return dict.find(key.view());
+  }
+  if (!budget.spend_steps(static_cast<int64_t>(dict.items.size()) / kLooksPerStep)) return nullptr;
   for (const auto& [name, value] : dict.items) {
     if (same_key(name, key)) return &value;
   }
@@ -61,7 +72,7 @@ const Value* find_key(const Dict& dict, const Value& key) {
 bool equal_dicts(const Dict& a, const Dict& b, Budget& budget, int depth) {
   if (a.items.size() != b.items.size()) return false;
   for (const auto& [key, value] : a.items) {
-    const Value* other = find_key(b, key);
+    const Value* other = find_key(b, key, budget);
     if (other == nullptr || !equals(value, *other, budget, depth)) return false;
   }
   return true;
@@ -254,7 +265,8 @@ bool equals(const Value& a, const Value& b, Budget& budget, int depth) {
       return true;
     case Type::kString:
     case Type::kBigInt:
-      return a.view() == b.view();
+      return a.view().size() == b.view().size() && spend_compare(a, b, budget) &&
+             a.view() == b.view();
     case Type::kList:
     case Type::kTuple:
       return a.list == b.list || equal_lists(a.list->items, b.list->items, budget, depth + 1);
@@ -273,8 +285,8 @@ bool equals(const Value& a, const Value& b, Budget& budget, int depth) {
 }
 
 bool same_key(const Value& a, const Value& b) {
-  // Hashable values nest no deeper than the template wrote them.
-  Budget budget(1 << 16, 0);
+  // Paid for by who looks through the keys.
+  Budget budget(INT64_MAX, 0);
   return equals(a, b, budget);
 }
 
@@ -303,6 +315,7 @@ std::optional<int> compare(const Value& a, const Value& b, Budget& budget, int d
   if (a.is(Type::kBigInt) && b.is_integer()) return a.view()[0] == '-' ? -1 : 1;
   if (b.is(Type::kBigInt) && a.is_integer()) return b.view()[0] == '-' ? 1 : -1;
   if (a.is_string() && b.is_string()) {
+    if (!spend_compare(a, b, budget)) return std::nullopt;
     const int order = a.view().compare(b.view());  // code points and UTF-8 sort alike
     return order < 0 ? -1 : order > 0 ? 1 : 0;
   }
@@ -366,8 +379,7 @@ bool append_value(Text& out, const Value& value, bool quoted, Budget& budget, in
       break;
     case Type::kString:
       // Quoting goes letter by letter and may grow the text fourfold.
-      if (!budget.spend_bytes(static_cast<int64_t>(value.text->bytes.size()) * (quoted ? 8 : 1)))
-        return false;
+      if (!budget.spend_bytes(weight(*value.text) * (quoted ? 8 : 1))) return false;
       if (quoted) {
         append_quoted(out, *value.text);
       } else {

@@ -32,6 +32,11 @@ class Budget {
 // Values may contain themselves: what walks them stops at this depth.
 constexpr int kMaxValueDepth = 300;
 
+// What one step pays for, of work that goes with a size: names, keys and entries that are looked at
+// or copied, and bytes of a text that are hashed or compared.
+constexpr int64_t kLooksPerStep = 16;
+constexpr int64_t kBytesPerStep = 64;
+
 // "str", "int", "list", ...: type(value).__name__
 std::string_view type_name(const Value& value);
 
@@ -40,7 +45,7 @@ bool is_true(const Value& value);
 // Python's ==. False also where the budget ends or values nest too deep; the caller looks at the
 // budget.
 bool equals(const Value& a, const Value& b, Budget& budget, int depth = 0);
-// Whether two keys of a dict are one.
+// Whether two keys of a dict are one; keys are scalars.
 bool same_key(const Value& a, const Value& b);
 // Keys of a dict can be none, numbers and texts here.
 bool is_hashable(const Value& value);

@@ -43,8 +43,9 @@ Value filter_last(Evaluator& eval, const Expr& at, Arguments& args) {
 Value filter_reverse(Evaluator& eval, const Expr& at, Arguments& args) {
   const auto bound = bind(eval, at, args, {"value"}, 1);
   if (eval.failed()) return {};
-  std::vector<Value> items = eval.items_of(at, bound[0]);
-  if (eval.failed()) return {};
+  const std::vector<Value>& all = eval.items_of(at, bound[0]);
+  if (eval.failed() || !eval.spend(at, static_cast<int64_t>(all.size()) / 4)) return {};
+  std::vector<Value> items = all;
   std::reverse(items.begin(), items.end());
   if (!bound[0].is_string()) return generator(eval, at, std::move(items));
   Text out;
@@ -56,7 +57,7 @@ Value filter_reverse(Evaluator& eval, const Expr& at, Arguments& args) {
 Value without_case(Evaluator& eval, const Expr& at, const Value& value) {
   if (!value.is_string()) return value;
   const auto size = static_cast<int64_t>(value.view().size());
-  if (!eval.spend(at, size / 8, size * 3)) return value;
+  if (!eval.spend(at, size / 2, weight(*value.text) * 3)) return value;
   return eval.arena().string(to_case(*value.text, Case::kLower));
 }
 
@@ -92,7 +93,8 @@ std::vector<Value> sorted(Evaluator& eval, const Expr& at, const std::vector<Val
 Value filter_sort(Evaluator& eval, const Expr& at, Arguments& args) {
   const auto bound = bind(eval, at, args, {"value", "reverse", "case_sensitive", "attribute"}, 1);
   if (eval.failed()) return {};
-  const std::vector<Value> items = eval.items_of(at, bound[0]);
+  const std::vector<Value>& items = eval.items_of(at, bound[0]);
+  if (eval.failed() || !eval.spend(at, static_cast<int64_t>(items.size()))) return {};
   std::vector<Value> keys;
   for (const Value& item : items) {
     Value key = is_path(bound[3]) ? by_path(eval, at, item, bound[3]) : item;
@@ -138,7 +140,8 @@ Value filter_items(Evaluator& eval, const Expr& at, Arguments& args) {
 // Applies a filter or test by name to one value, with what follows the name as arguments.
 Value apply(Evaluator& eval, const Expr& at, Callable callable, const Value& value,
             const Arguments& rest) {
-  if (!eval.spend(at, 1)) return {};
+  const auto copied = static_cast<int64_t>(rest.positional.size() + rest.named.size());
+  if (!eval.spend(at, 1 + copied / 4)) return {};
   Arguments args = rest;
   args.positional.insert(args.positional.begin(), value);
   return callable(eval, at, args);
@@ -233,8 +236,7 @@ Value filter_join(Evaluator& eval, const Expr& at, Arguments& args) {
     const Value value = is_path(bound[2]) ? by_path(eval, at, item, bound[2]) : item;
     const Value text = eval.failed() ? Value() : eval.text_of(at, value);
     if (eval.failed()) return {};
-    if (!eval.spend(at, 1, static_cast<int64_t>(text.view().size() + separator.view().size())))
-      return {};
+    if (!eval.spend(at, 1, weight(*text.text) + weight(*separator.text))) return {};
     if (!std::exchange(first, false)) append(out, *separator.text);
     append(out, *text.text);
   }

@@ -70,7 +70,7 @@ bool has_only(const Text& text, Case wanted) {
 }
 Value test_case(Evaluator& eval, const Expr& at, Arguments& args, Case wanted) {
   const Value text = eval.text_of(at, args.positional[0]);
-  if (eval.failed() || !eval.spend(at, static_cast<int64_t>(text.view().size() / 8))) return {};
+  if (eval.failed() || !eval.spend(at, static_cast<int64_t>(text.view().size()))) return {};
   return Value::of(has_only(*text.text, wanted));
 }
 Value test_lower(Evaluator& eval, const Expr& at, Arguments& args) {

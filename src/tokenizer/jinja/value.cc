@@ -43,12 +43,9 @@ const Value* Dict::find(std::string_view key) const {
 }
 
 size_t Dict::place_of(const Value& key) const {
-  if (key.is_string()) {
-    const Value* found = find(key.view());
-    if (found == nullptr) return items.size();
-    for (size_t i = 0; i < items.size(); ++i) {
-      if (&items[i].second == found) return i;
-    }
+  if (key.is_string() && items.size() > kMaxUnindexed) {
+    const auto found = index_.find(key.view());
+    return found == index_.end() ? items.size() : found->second;
   }
   for (size_t i = 0; i < items.size(); ++i) {
     if (same_key(items[i].first, key)) return i;
@@ -78,7 +75,17 @@ Value* Namespace::find(std::string_view name) {
   return nullptr;
 }
 
-Value Arena::string(Text text) { return Value::of(&texts_.emplace_back(std::move(text))); }
+int64_t weight(const Text& text) {
+  return static_cast<int64_t>(text.bytes.size() + text.runs.size() * sizeof(Run));
+}
+
+// What an allocation takes beside what was asked for, about.
+constexpr int64_t kAllocationBytes = 16;
+
+Value Arena::string(Text text) {
+  bytes_ += static_cast<int64_t>(sizeof(Text)) + 2 * kAllocationBytes + weight(text);
+  return Value::of(&texts_.emplace_back(std::move(text)));
+}
 
 Value Arena::string(std::string_view bytes, Origin origin) {
   Text text{std::string(bytes), {}};
@@ -94,6 +101,7 @@ Value Arena::big_int(std::string_view digits) {
 
 Value Arena::list(std::vector<Value> items, Type type) {
   Value value = Value::of(type);
+  bytes_ += static_cast<int64_t>(sizeof(List) + items.size() * sizeof(Value)) + kAllocationBytes;
   value.list = &lists_.emplace_back(List{std::move(items), {}});
   return value;
 }
@@ -106,28 +114,35 @@ Value Arena::view(std::vector<Value> items, std::string_view name) {
 
 Value Arena::dict() {
   Value value = Value::of(Type::kDict);
+  bytes_ += sizeof(Dict);
   value.dict = &dicts_.emplace_back();
   return value;
 }
 
 Value Arena::range(Range range) {
   Value value = Value::of(Type::kRange);
+  bytes_ += sizeof(Range);
   value.range = &ranges_.emplace_back(range);
   return value;
 }
 
 Value Arena::names() {
   Value value = Value::of(Type::kNamespace);
+  bytes_ += sizeof(Namespace);
   value.names = &namespaces_.emplace_back();
   return value;
 }
 
 Value Arena::method(const Value& receiver, std::string_view name) {
   Value value = Value::of(Type::kMethod);
+  bytes_ += sizeof(Method);
   value.method = &methods_.emplace_back(Method{receiver, name});
   return value;
 }
 
-Loop* Arena::loop() { return &loops_.emplace_back(); }
+Loop* Arena::loop() {
+  bytes_ += sizeof(Loop);
+  return &loops_.emplace_back();
+}
 
 }  // namespace markbase::tokenizer::jinja

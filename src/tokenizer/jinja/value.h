@@ -31,6 +31,9 @@ struct Text {
   std::vector<Run> runs;
 };
 
+// What a text takes, in bytes: one of many short runs is far larger than its letters.
+int64_t weight(const Text& text);
+
 enum class Type : uint8_t {
   kMissing,    // no value at all: a variable that was never set
   kUndefined,  // Jinja's: prints as nothing, most uses are errors
@@ -192,7 +195,11 @@ class Arena {
   Value method(const Value& receiver, std::string_view name);
   Loop* loop();
 
+  // What it holds, in bytes, about; without what was added to lists and dictionaries later.
+  int64_t bytes() const { return bytes_; }
+
  private:
+  int64_t bytes_ = 0;
   std::deque<Text> texts_;
   std::deque<List> lists_;
   std::deque<Dict> dicts_;
