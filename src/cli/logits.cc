@@ -77,9 +77,14 @@ class TraceFiles {
     return it->second.writer.append(tensor.values);
   }
 
-  Result<size_t> close() {
-    for (auto& [name, file] : files_) MB_TRY(file.writer.close(file.shape));
-    return files_.size();
+  // [{"name","shape"}] of what is in place now.
+  Result<base::Json> close() {
+    base::Json written = base::Json::array();
+    for (auto& [name, file] : files_) {
+      MB_TRY(file.writer.close(file.shape));
+      written.push_back({{"name", name}, {"shape", file.shape}});
+    }
+    return written;
   }
 
  private:
@@ -91,21 +96,26 @@ class TraceFiles {
   std::map<std::string, File> files_;
 };
 
+// Every intermediate has one row a token.
+constexpr const char* kRowsName = "num_tokens";
+
 Result<int> list_trace(Engine& engine, const TraceOptions& options) {
+  base::Json names = base::Json::array();
   std::string lines;
   const std::vector<int32_t> ids = {0};
   MB_TRY(engine.trace(
       ids, options.only,
       [&](const TraceTensor& tensor) -> Result<void> {
-        // Every intermediate has one row a token.
-        lines += fmt::format("{} [num_tokens", tensor.name);
-        for (size_t i = 1; i < tensor.shape.size(); ++i)
-          lines += fmt::format(", {}", tensor.shape[i]);
+        base::Json shape = {kRowsName};
+        for (const int64_t n : tensor.shape.subspan(1)) shape.push_back(n);
+        lines += fmt::format("{} [{}", tensor.name, kRowsName);
+        for (const int64_t n : tensor.shape.subspan(1)) lines += fmt::format(", {}", n);
         lines += "]\n";
+        names.push_back({{"name", tensor.name}, {"shape", std::move(shape)}});
         return {};
       },
       [](int64_t, std::span<const float>) -> Result<void> { return {}; }));
-  MB_TRY(print(lines));
+  MB_TRY(print(options.shared.json ? base::dump_json(names, 2) + "\n" : lines));
   return 0;
 }
 
@@ -129,15 +139,22 @@ Result<int> trace(const TraceOptions& options) {
         ++num_rows;
         return rows.append(row);
       }));
-  MB_ASSIGN(const size_t num_files, files.close());
-  if (num_files == 0) {
+  MB_ASSIGN(const base::Json written, files.close());
+  if (written.empty()) {
     return base::usage_error(
         "--only: no intermediate is named '{}' (trace MODEL --list names them)", options.only);
   }
   const int64_t shape[2] = {num_rows, engine.info().vocab_size};
   MB_TRY(rows.close(shape));
+  if (options.shared.json) {
+    MB_TRY(print(base::dump_json(base::Json{{"ids", ids},
+                                            {"out", options.out},
+                                            {"shape", {shape[0], shape[1]}},
+                                            {"intermediates", written}}) +
+                 "\n"));
+  }
   note(options.shared.quiet,
-       fmt::format("{}: {} intermediates and logits.npy", options.out, num_files));
+       fmt::format("{}: {} intermediates and logits.npy", options.out, written.size()));
   return 0;
 }
 

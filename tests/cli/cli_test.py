@@ -172,6 +172,22 @@ class Usage(unittest.TestCase):
         with tempfile.TemporaryDirectory() as folder:
             self.check(2, ["trace", TINY, "--ids", "2,3", "--out", f"{folder}/t", "--only", "zzz*"], "zzz*")
 
+    def test_trace_as_a_document(self):
+        with tempfile.TemporaryDirectory() as folder:
+            out = f"{folder}/t"
+            code, text, err = run("trace", TINY, "--ids", "2,3,4", "--out", out, "--only", "layer.3.*", "--json")
+            self.assertEqual(code, 0, err)
+            answer = json.loads(text)
+            self.assertEqual((answer["ids"], answer["out"]), ([2, 3, 4], out))
+            self.assertEqual(answer["shape"], list(read_npy(f"{out}/logits.npy")[0]))
+            shapes = {i["name"]: i["shape"] for i in answer["intermediates"]}
+            self.assertEqual({name: list(read_npy(f"{out}/{name}.npy")[0]) for name in shapes}, shapes)
+            self.assertEqual({f"{name}.npy" for name in shapes} | {"logits.npy"}, set(os.listdir(out)))
+            code, text, err = run("trace", TINY, "--list", "--only", "layer.3.*", "--json")
+            self.assertEqual(code, 0, err)
+            listed = {i["name"]: i["shape"] for i in json.loads(text)}
+            self.assertEqual(listed, {name: ["num_tokens", *shape[1:]] for name, shape in shapes.items()})
+
     def test_a_file_size_limit_is_an_error(self):
         with tempfile.TemporaryDirectory() as folder:
             model = shutil.copy(TINY, folder)
