@@ -52,10 +52,14 @@ Result<std::string> bench_json(const std::string& path, const EngineOptions& eng
 struct PerplexityOptions {
   int64_t window_tokens = 0;  // --ctx; 0: as much as the model's context allows
   int64_t stride_tokens = 0;  // --stride; 0: windows do not overlap
-  std::string save_logits;    // file to write log-probabilities to, or empty
-  std::string against;        // file to compare with, or empty
+  // File to write log-probabilities to, or empty: float32 [tokens, vocab_size] as .npy, and after
+  // the rows a record of the text's ids and windows.
+  std::string save_logits;
+  std::string against;                                      // file to compare with, or empty
+  std::function<void(Severity, std::string_view)> message;  // may be empty
 };
-// BOS, then the text.
+// BOS, then the text. Errors: kUsage for windows there are not, kBadInput for a file `against` of
+// another shape, text or windows; where it carries no record, a message says so.
 // {"perplexity","standard_error","tokens","mean_nll",...,"kl":{"mean","p99","max"},"top1_agreement"}
 Result<std::string> perplexity_json(Engine& engine, std::string_view text,
                                     const PerplexityOptions& options,

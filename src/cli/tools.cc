@@ -102,6 +102,11 @@ Result<int> perplexity(const PerplexityFlags& flags) {
   options.save_logits = flags.save_logits;
   options.against = flags.against;
   ProgressLine line(!flags.shared.quiet);
+  options.message = [&](Severity severity, std::string_view text) {
+    line.clear();
+    note(flags.shared.quiet,
+         severity == Severity::kWarning ? fmt::format("warning: {}", text) : std::string(text));
+  };
   MB_ASSIGN(
       const std::string document,
       tools::perplexity_json(engine, text, options, [&](const Progress& p) { line.show(p); }));
@@ -161,7 +166,8 @@ Action make_perplexity(CLI::App& app) {
   app.add_option("-f,--file", flags->file, "the text (- for stdin)")->required();
   app.add_option("--stride", flags->stride, "tokens a window moves (default: its length)")
       ->check(CLI::Range(int64_t{1}, int64_t{1} << 24));
-  app.add_option("--save-logits", flags->save_logits, "write log-probabilities to this file");
+  app.add_option("--save-logits", flags->save_logits,
+                 "write log-probabilities to this file: .npy, float32 [tokens, vocab_size]");
   app.add_option("--against", flags->against, "compare with a file that --save-logits wrote");
   return [flags] { return perplexity(*flags); };
 }

@@ -1,11 +1,13 @@
 // The documents of inspect, verify, bench, perplexity and the naming of models.
 #include "markbase/tools.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
 #include <filesystem>
 #include <fstream>
+#include <utility>
 
 #include "base/json.h"
 #include "support/golden.h"
@@ -29,6 +31,12 @@ base::Json parsed(const Result<std::string>& document) {
 void write(const fs::path& path, const std::string& text) {
   fs::create_directories(path.parent_path());
   std::ofstream(path) << text;
+}
+
+// Bytes after the rows: from the brace that opens the record.
+uintmax_t record_bytes(const std::string& path) {
+  const std::string bytes = markbase::testing::read_file(path);
+  return bytes.size() - bytes.rfind("{\"window_tokens\"");
 }
 
 TEST(ResolveModel, PathsNamesAndTheCache) {
@@ -138,12 +146,82 @@ TEST(Perplexity, WindowsScoreEveryTokenOnceAndAgreeWithThemselves) {
   const base::Json again = parsed(perplexity_json(*engine, text, options, {}));
   EXPECT_LT(again["kl"]["max"].get<double>(), 1e-9);
   EXPECT_EQ(again["top1_agreement"], 1.0);
+  options.against.clear();
   options.stride_tokens = 5;
   const base::Json strided = parsed(perplexity_json(*engine, text, options, {}));
   EXPECT_EQ(strided["tokens"], tokens);
-  EXPECT_GT(strided["kl"]["max"].get<double>(), 1e-9);
+  EXPECT_NE(strided["mean_nll"], first["mean_nll"]);
   options.stride_tokens = 16;
   EXPECT_EQ(perplexity_json(*engine, text, options, {}).error().code, ErrorCode::kUsage);
+}
+
+TEST(Perplexity, RowsOfAnotherTextOrOtherWindowsAreRefused) {
+  EngineOptions engine_options;
+  engine_options.backend = BackendKind::kRef;
+  Result<Engine> engine = Engine::load(golden_path("tiny_gemma3_gguf/tiny.gguf"), engine_options);
+  ASSERT_TRUE(engine.ok()) << engine.error().message;
+  const std::string text = "the whale and the ship and the sea";
+  const TempDir temp;
+  std::string messages;
+  PerplexityOptions options;
+  options.message = [&](Severity, std::string_view said) { messages += std::string(said) + "\n"; };
+  options.window_tokens = 8;
+  options.save_logits = temp.file("rows.npy");
+  const base::Json saved = parsed(perplexity_json(*engine, text, options, {}));
+  const auto tokens = saved["tokens"].get<int64_t>();
+  ASSERT_GT(tokens, 8);
+  EXPECT_NE(messages.find(fmt::format("[{}, 300], a float32 .npy file of", tokens)),
+            std::string::npos)
+      << messages;
+
+  options.against = std::exchange(options.save_logits, "");
+  const auto refusal = [&](std::string_view words) {
+    const Result<std::string> got = perplexity_json(*engine, words, options, {});
+    if (got.ok()) return "accepted: " + *got;
+    EXPECT_EQ(got.error().code, ErrorCode::kBadInput);
+    return got.error().message;
+  };
+  const auto expect_words = [](const std::string& message, const std::vector<std::string>& words) {
+    for (const std::string& word : words)
+      EXPECT_NE(message.find(word), std::string::npos) << word << " in: " << message;
+  };
+  // As many tokens, one of them another.
+  expect_words(refusal("the ship and the whale and the sea"), {"text", "there and", "here"});
+  options.window_tokens = 9;
+  expect_words(refusal(text), {"window_tokens 9", "got 8"});
+  options.window_tokens = 8;
+  options.stride_tokens = 3;
+  expect_words(refusal(text), {"stride_tokens 3", "got 7"});
+
+  // Rows of other programs carry no record: they are compared, and that is said.
+  options.stride_tokens = 0;
+  const auto rows_end =
+      static_cast<uintmax_t>(fs::file_size(options.against) - record_bytes(options.against));
+  fs::resize_file(options.against, rows_end);
+  messages.clear();
+  const base::Json compared = parsed(perplexity_json(*engine, text, options, {}));
+  EXPECT_LT(compared["kl"]["max"].get<double>(), 1e-9);
+  EXPECT_NE(messages.find("only the shape was compared"), std::string::npos) << messages;
+  fs::resize_file(options.against, rows_end - 1);
+  expect_words(refusal(text), {"ends before its last row"});
+}
+
+TEST(Perplexity, ALongerWindowThanTheTextMakesNoDifference) {
+  EngineOptions engine_options;
+  engine_options.backend = BackendKind::kRef;
+  Result<Engine> engine = Engine::load(golden_path("tiny_gemma3_gguf/tiny.gguf"), engine_options);
+  ASSERT_TRUE(engine.ok()) << engine.error().message;
+  const TempDir temp;
+  PerplexityOptions options;
+  options.window_tokens = 60;
+  options.save_logits = temp.file("rows.npy");
+  const base::Json saved = parsed(perplexity_json(*engine, "the whale", options, {}));
+  ASSERT_EQ(saved["windows"], 1);
+  options.against = std::exchange(options.save_logits, "");
+  options.window_tokens = 30;
+  options.stride_tokens = 11;
+  EXPECT_LT(parsed(perplexity_json(*engine, "the whale", options, {}))["kl"]["max"].get<double>(),
+            1e-9);
 }
 
 }  // namespace

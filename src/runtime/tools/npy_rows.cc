@@ -49,7 +49,8 @@ Result<void> NpyRowWriter::append(std::span<const float> row) {
   return {};
 }
 
-Result<void> NpyRowWriter::finish() {
+Result<void> NpyRowWriter::finish(std::string_view record) {
+  file_.write(record.data(), static_cast<std::streamsize>(record.size()));
   file_.close();
   if (!file_) return base::failed("{}: could not be written (is the disk full?)", path_);
   if (temporary_ != path_ && std::rename(temporary_.c_str(), path_.c_str()) != 0)
@@ -83,7 +84,31 @@ Result<std::unique_ptr<NpyRowReader>> NpyRowReader::open(const std::string& path
     return base::bad_input("{}: expected float32 of shape {}, got {}", path, shape,
                            header.substr(0, header.find_last_not_of(" \n") + 1));
   }
+  reader->row_bytes_ = static_cast<uint64_t>(rows) * static_cast<uint64_t>(cols) * sizeof(float);
   return reader;
+}
+
+Result<std::string> NpyRowReader::record(uint64_t most_bytes) {
+  std::error_code error;
+  if (!std::filesystem::is_regular_file(path_, error)) return std::string();
+  const std::streamoff at = file_.tellg();
+  const uint64_t end = std::filesystem::file_size(path_, error);
+  const uint64_t begin = static_cast<uint64_t>(at) + row_bytes_;
+  if (at < 0 || error || end < begin) {
+    return base::bad_input("{}: the file ends before its last row", path_);
+  }
+  if (end - begin > most_bytes) {
+    return base::bad_input("{}: expected at most {} bytes after the rows, got {}", path_,
+                           most_bytes, end - begin);
+  }
+  std::string text(end - begin, '\0');
+  file_.seekg(static_cast<std::streamoff>(begin));
+  file_.read(text.data(), static_cast<std::streamsize>(text.size()));
+  const bool whole = static_cast<bool>(file_);
+  file_.clear();
+  file_.seekg(at);
+  if (!whole || !file_) return base::bad_input("{}: could not be read", path_);
+  return text;
 }
 
 Result<void> NpyRowReader::read(std::span<float> row) {

@@ -6,6 +6,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
 
 #include "markbase/result.h"
 
@@ -23,7 +24,8 @@ class NpyRowWriter {
   static Result<std::unique_ptr<NpyRowWriter>> create(const std::string& path, int64_t rows,
                                                       int64_t cols);
   Result<void> append(std::span<const float> row);
-  Result<void> finish();
+  // `record`: a note after the rows, where readers of .npy files do not look; may be empty.
+  Result<void> finish(std::string_view record = {});
 
  private:
   std::ofstream file_;
@@ -38,10 +40,15 @@ class NpyRowReader {
                                                     int64_t cols);
   // The next row.
   Result<void> read(std::span<float> row);
+  // What finish() wrote after the rows; empty where nothing stands there or the file is a pipe.
+  // Rows are read on from where they were. Errors: kBadInput for a file that ends before its last
+  // row, or with more than `most_bytes` after it.
+  Result<std::string> record(uint64_t most_bytes);
 
  private:
   std::ifstream file_;
   std::string path_;
+  uint64_t row_bytes_ = 0;  // of all rows
 };
 
 }  // namespace markbase::runtime

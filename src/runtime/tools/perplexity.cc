@@ -30,6 +30,51 @@ LogSum log_sum_of(std::span<const float> logits) {
   return {static_cast<double>(*top) + std::log(sum), top - logits.begin()};
 }
 
+// What the rows of a file were computed from.
+struct Scored {
+  std::span<const int32_t> ids;
+  int64_t window_tokens = 0;  // with BOS
+  int64_t stride_tokens = 0;
+
+  base::Json json() const {
+    return {{"window_tokens", window_tokens},
+            {"stride_tokens", stride_tokens},
+            {"ids", std::vector<int32_t>(ids.begin(), ids.end())}};
+  }
+};
+
+Result<void> check_same_windows(const std::string& path, const base::Json& there,
+                                const base::Json& here) {
+  for (const char* key : {"window_tokens", "stride_tokens"}) {
+    const auto value = there.find(key);
+    if (value == there.end() || *value != here[key]) {
+      return base::bad_input("--against: {}: expected rows with {} {}, as here, got {}", path, key,
+                             base::dump_json(here[key]),
+                             value == there.end() ? "none" : base::dump_json(*value));
+    }
+  }
+  return {};
+}
+
+// Whether the record of a file belongs to what is scored here.
+Result<void> check_record(const std::string& path, const std::string& record,
+                          const Scored& scored) {
+  MB_ASSIGN(const base::Json there, base::parse_json(record, path + ": the record after the rows"));
+  const base::Json here = scored.json();
+  const auto ids = there.find("ids");
+  if (ids == there.end() || !ids->is_array() || ids->size() != scored.ids.size()) {
+    return base::bad_input("--against: {}: expected a record of {} ids after the rows", path,
+                           scored.ids.size());
+  }
+  for (size_t i = 0; i < ids->size(); ++i) {
+    if ((*ids)[i] == here["ids"][i]) continue;
+    return base::bad_input(
+        "--against: {}: expected the same text, and its token {} is {} there and {} here", path, i,
+        base::dump_json((*ids)[i]), scored.ids[i]);
+  }
+  return check_same_windows(path, there, here);
+}
+
 class Scorer {
  public:
   // Scores `target` by the logits of the position before it.
@@ -48,9 +93,11 @@ class Scorer {
     return save_->append(row_);
   }
 
-  Result<void> open(const PerplexityOptions& options, int64_t tokens, int64_t vocab_size) {
+  Result<void> open(const PerplexityOptions& options, const Scored& scored, int64_t vocab_size) {
+    const auto tokens = static_cast<int64_t>(scored.ids.size());
     if (!options.against.empty()) {
       MB_ASSIGN(against_, runtime::NpyRowReader::open(options.against, tokens, vocab_size));
+      MB_TRY(check_against(options, scored));
       row_.resize(static_cast<size_t>(vocab_size));
     }
     std::error_code ignored;
@@ -60,12 +107,18 @@ class Scorer {
     }
     if (!options.save_logits.empty()) {
       MB_ASSIGN(save_, runtime::NpyRowWriter::create(options.save_logits, tokens, vocab_size));
+      record_ = base::dump_json(scored.json());
+      const auto values = static_cast<uint64_t>(tokens) * static_cast<uint64_t>(vocab_size);
+      tell(options, Severity::kInfo,
+           fmt::format("{}: log-probabilities [{}, {}], a float32 .npy file of {}",
+                       options.save_logits, tokens, vocab_size,
+                       runtime::bytes_text(values * sizeof(float))));
     }
     return {};
   }
 
   Result<base::Json> report() {
-    if (save_) MB_TRY(save_->finish());
+    if (save_) MB_TRY(save_->finish(record_));
     const auto count = static_cast<double>(nll_.size());
     double mean = 0;
     for (const double v : nll_) mean += v / count;
@@ -83,6 +136,22 @@ class Scorer {
   }
 
  private:
+  static void tell(const PerplexityOptions& options, Severity severity, const std::string& text) {
+    if (options.message) options.message(severity, text);
+  }
+
+  Result<void> check_against(const PerplexityOptions& options, const Scored& scored) {
+    constexpr uint64_t kMostBytesOfAnId = 16;  // ten digits, a comma and what JSON may put between
+    constexpr uint64_t kMostBytesOfTheRest = 4096;
+    MB_ASSIGN(const std::string record,
+              against_->record(kMostBytesOfTheRest + scored.ids.size() * kMostBytesOfAnId));
+    if (!record.empty()) return check_record(options.against, record, scored);
+    tell(options, Severity::kWarning,
+         options.against +
+             ": no record of text and windows stands after its rows: only the shape was compared");
+    return {};
+  }
+
   // The divergence of this model from the file's: sum of p_file * (log p_file - log p_here).
   Result<void> compare(std::span<const float> logits, const LogSum& sum) {
     MB_TRY(against_->read(row_));
@@ -112,6 +181,7 @@ class Scorer {
   std::unique_ptr<runtime::NpyRowReader> against_;
   std::unique_ptr<runtime::NpyRowWriter> save_;
   std::vector<float> row_;
+  std::string record_;
 };
 
 struct Windows {
@@ -148,8 +218,12 @@ Result<std::string> perplexity_json(Engine& engine, std::string_view text,
   const std::vector<int32_t> ids = model.tokenizer->encode(text, {});
   if (ids.empty()) return base::usage_error("the text is empty: expected at least one token");
   const auto count = static_cast<int64_t>(ids.size());
+  // Where one window holds the text, how much more it could hold makes no difference.
+  const int64_t window_size = std::min(windows.size, count);
   Scorer scorer;
-  MB_TRY(scorer.open(options, count, model.config.vocab_size));
+  MB_TRY(scorer.open(options,
+                     {ids, window_size + 1, windows.size < count ? windows.stride : window_size},
+                     model.config.vocab_size));
   std::vector<int32_t> window;
   int64_t num_windows = 0;
   for (int64_t scored = 0; scored < count;) {
