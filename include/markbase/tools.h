@@ -85,7 +85,8 @@ Result<std::string> synth_json(const SynthOptions& options);
 std::vector<std::string> synth_size_names();
 
 // Names a model path: a path as it is, an entry of `models_dir`, or org/name in `hf_home`.
-// Errors: kBadInput naming where we looked and the nearest match.
+// Errors: kBadInput naming where we looked, the nearest match, and for org/name and the model of
+// scripts/fetch_model.sh the line that fetches it.
 struct ModelPlaces {
   std::string models_dir;
   std::string hf_home;

@@ -98,7 +98,10 @@ int run(int argc, char** argv) {
   }
   for (const std::string_view name : kNotYet) {
     if (!args.empty() && args[0] == name) {
-      return report(base::usage_error("{}: this build does not have that command yet", name));
+      const char* instead =
+          name == "pull" ? "; `hf download ORG/NAME` puts a model where ORG/NAME finds it" : "";
+      return report(
+          base::usage_error("{}: this build does not have that command yet{}", name, instead));
     }
   }
 

@@ -233,6 +233,21 @@ class Usage(unittest.TestCase):
             self.check(3, ["run", "gemma-3-270m-q4_k_n", "-p", "a"], "gemma-3-270m-q4_k_n", "gemma-3-270m-q4_k_m",
                        folder, env={"MARKBASE_MODELS": folder})
 
+    def test_unknown_model_names_the_line_that_fetches_it(self):
+        with tempfile.TemporaryDirectory() as folder:
+            places = {"MARKBASE_MODELS": folder, "HF_HOME": folder}
+            self.check(3, ["run", "google/gemma-3-270m-it", "-p", "a"], "fetches it: hf download google/gemma-3-270m-it\n",
+                       env=places)
+            script = "scripts/fetch_model.sh"
+            self.assertTrue((SOURCE / script).exists())
+            for name in ["gemma-3-270m-q4_k_m", "gemma-3-270m-q4_k_m.gguf", f"{folder}/gemma-3-270m-q4_k_m.gguf"]:
+                self.check(3, ["inspect", name], f"fetches it: {script}\n", env=places)
+            for name in ["no-such-model", "./google/gemma", "a/b/c", "/google/gemma", "google/", "-/a;b", "a/$(b)", "a/b.gguf"]:
+                got, _, err = run("tokenize", "-p", "a", "--", name, env=places)
+                self.assertEqual(got, 3, err)
+                self.assertNotIn("fetches", err)
+            self.check(2, ["pull", "google/gemma-3-270m-it"], "hf download")
+
     def test_directory_without_config(self):
         with tempfile.TemporaryDirectory() as folder:
             self.check(3, ["run", folder, "-p", "a"], folder, "config.json")

@@ -126,11 +126,41 @@ std::string nearest_text(const std::string& name, const std::vector<Entry>& entr
          "\"";
 }
 
+// The model that scripts/fetch_model.sh puts into the models folder.
+constexpr std::string_view kScriptModel = "gemma-3-270m-q4_k_m";
+constexpr std::string_view kScriptLine = "scripts/fetch_model.sh";
+
 bool looks_like_path(const std::string& name) {
   return name.starts_with("/") || name.starts_with("./") || name.starts_with("../") ||
          name.ends_with(".gguf");
 }
 
+bool is_hub_part(std::string_view part) {
+  const auto allowed = [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '.' ||
+           c == '_' || c == '-';
+  };
+  return !part.empty() && part[0] != '.' && part[0] != '-' && std::ranges::all_of(part, allowed);
+}
+
+// org/name: letters and digits, so that it needs no quotes in a shell.
+bool is_hub_name(std::string_view name) {
+  const size_t slash = name.find('/');
+  return slash != name.npos && is_hub_part(name.substr(0, slash)) &&
+         is_hub_part(name.substr(slash + 1));
+}
+
+// The line that fetches the model, where one is known.
+std::string fetch_text(const std::string& name) {
+  const std::string stem = name.ends_with(".gguf") ? name.substr(0, name.size() - 5) : name;
+  if (fs::path(stem).filename() == kScriptModel) {
+    return fmt::format("; in a clone of MarkBase, this fetches it: {}", kScriptLine);
+  }
+  if (looks_like_path(name) || !is_hub_name(name)) return {};
+  return fmt::format("; this fetches it: hf download {}", name);
+}
+
+// Of the files that belong to the model: packed weights beside them are ours.
 uint64_t bytes_of(const fs::path& path) {
   std::error_code error;
   if (file_exists(path)) return fs::file_size(path, error);
@@ -156,9 +186,9 @@ Result<std::string> resolve_model(const std::string& name, const ModelPlaces& pl
   const std::string places_text =
       fmt::format("{} and {}", places.models_dir.empty() ? "(no models folder)" : places.models_dir,
                   places.hf_home.empty() ? "(no Hugging Face cache)" : places.hf_home + "/hub");
-  return base::bad_input("{}: no such {}; looked in the current directory, {}; {}", name,
+  return base::bad_input("{}: no such {}; looked in the current directory, {}; {}{}", name,
                          looks_like_path(name) ? "file" : "model", places_text,
-                         nearest_text(name, entries));
+                         nearest_text(name, entries), fetch_text(name));
 }
 
 Result<std::string> list_json(const ModelPlaces& places) {
