@@ -13,12 +13,14 @@ namespace markbase {
 
 enum class BackendKind { kAuto, kCpu, kCuda, kRef };
 
-// One step of something that takes a while ("packing", "reading packed weights", "keeping"), done
-// and total in bytes.
+// One step of something that takes a while ("packing", "keeping", "reading the prompt"). What ends
+// early, because it failed or was stopped, ends with done = total all the same.
 struct Progress {
+  enum class Unit { kBytes, kTokens, kRuns };
   std::string_view what;
-  uint64_t done_bytes = 0;
-  uint64_t total_bytes = 0;
+  uint64_t done = 0;
+  uint64_t total = 0;
+  Unit unit = Unit::kBytes;
 };
 
 enum class Severity { kDebug, kInfo, kWarning };
@@ -35,7 +37,8 @@ struct EngineOptions {
   // Keep the packed weights in a file beside the model (as large as they are) and read them from it
   // the next time. A file that does not belong to the model is made anew.
   bool repack_cache = false;
-  std::function<void(const Progress&)> progress;            // from the loading thread, may be empty
+  // From the loading thread; later, for each chunk of a prompt, from the engine's. May be empty.
+  std::function<void(const Progress&)> progress;
   std::function<void(Severity, std::string_view)> message;  // plans and warnings, may be empty
 };
 

@@ -107,7 +107,8 @@ Result<void> print(std::string_view text);
 // A note on stderr, unless quiet.
 void note(bool quiet, std::string_view text);
 bool stderr_is_terminal();
-// A progress line on a terminal: "packing 120 / 246 MB". Ends with clear().
+// A progress line on a terminal: "packing 120 / 246 MB (48 %)". Ends with clear(), or when all is
+// done.
 class ProgressLine {
  public:
   explicit ProgressLine(bool enabled) : enabled_(enabled && stderr_is_terminal()) {}

@@ -55,6 +55,20 @@ std::string wrapped_at(std::string_view text, size_t columns) {
   return out;
 }
 
+// "120 / 246 MB", "512 / 9157 tokens"
+std::string amount_text(const Progress& progress) {
+  constexpr uint64_t kMegabyte = 1'000'000;
+  switch (progress.unit) {
+    case Progress::Unit::kBytes:
+      return fmt::format("{} / {} MB", progress.done / kMegabyte, progress.total / kMegabyte);
+    case Progress::Unit::kTokens:
+      return fmt::format("{} / {} tokens", progress.done, progress.total);
+    case Progress::Unit::kRuns:
+      return fmt::format("{} / {} runs", progress.done, progress.total);
+  }
+  return {};
+}
+
 }  // namespace
 
 Result<std::string> read_file(const std::string& path) {
@@ -93,15 +107,14 @@ void note(bool quiet, std::string_view text) {
 bool stderr_is_terminal() { return isatty(STDERR_FILENO) == 1; }
 
 void ProgressLine::show(const Progress& progress) {
-  if (!enabled_ || progress.total_bytes == 0) return;
-  const int percent = static_cast<int>(progress.done_bytes * 100 / progress.total_bytes);
+  if (!enabled_ || progress.total == 0) return;
+  if (progress.done >= progress.total) return clear();
+  const int percent = static_cast<int>(progress.done * 100 / progress.total);
   if (percent == last_percent_) return;
   last_percent_ = percent;
-  constexpr double kMegabyte = 1e6;
-  std::fprintf(stderr, "\r%.*s %.0f / %.0f MB (%d %%)\x1b[K",
-               static_cast<int>(progress.what.size()), progress.what.data(),
-               static_cast<double>(progress.done_bytes) / kMegabyte,
-               static_cast<double>(progress.total_bytes) / kMegabyte, percent);
+  const std::string line =
+      fmt::format("\r{} {} ({} %)\x1b[K", progress.what, amount_text(progress), percent);
+  std::fwrite(line.data(), 1, line.size(), stderr);
   std::fflush(stderr);
   shown_ = true;
 }

@@ -97,7 +97,7 @@ Result<Completion> Engine::generate(Request request, OnEvent on_event) {
 Result<void> Engine::logits(std::span<const int32_t> ids, bool last_only, const OnLogits& on_row) {
   Result<void> result;
   EngineAccess::run(*this, [&](runtime::LoadedModel& model) {
-    result = runtime::stream_logits(model, ids, last_only, nullptr, on_row);
+    result = runtime::stream_logits(model, ids, last_only, nullptr, on_row, model.progress);
   });
   return result;
 }
@@ -107,7 +107,7 @@ Result<void> Engine::trace(std::span<const int32_t> ids, const std::string& only
   Result<void> result;
   EngineAccess::run(*this, [&](runtime::LoadedModel& model) {
     runtime::Tracer tracer(*model.backend.backend, only, on_trace);
-    result = runtime::stream_logits(model, ids, false, &tracer, on_row);
+    result = runtime::stream_logits(model, ids, false, &tracer, on_row, model.progress);
   });
   return result;
 }

@@ -81,12 +81,14 @@ class Answer {
     const std::span<const int32_t> ids = state_.prompt_ids;
     const auto chunk = static_cast<size_t>(model_.runner_options.prefill_chunk_tokens);
     model_.runner->set_seen(sequence_.idx(), ids);
+    const PromptProgress told(model_.progress, ids.size());
     for (size_t begin = 0; begin < ids.size(); begin += chunk) {
       if (state_.cancelled()) {
         end("cancelled");
         return -1;
       }
       const size_t count = std::min(chunk, ids.size() - begin);
+      told.at(begin);
       fill_rows(ids.subspan(begin, count), static_cast<int64_t>(begin), sequence_.idx(), &rows_);
       if (begin + count == ids.size()) return step();
       MB_TRY(model_.runner->run(rows_));
@@ -242,6 +244,10 @@ Result<std::vector<int32_t>> prompt_ids(const Request& request, const LoadedMode
   }
   MB_TRY(check_prompt(ids, model));
   return ids;
+}
+
+void PromptProgress::at(size_t tokens) const {
+  if (progress_) progress_({"reading the prompt", tokens, num_tokens_, Progress::Unit::kTokens});
 }
 
 void fill_rows(std::span<const int32_t> ids, int64_t begin, int sequence,

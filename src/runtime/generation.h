@@ -21,6 +21,22 @@ Result<std::vector<int32_t>> prompt_ids(const Request& request, const LoadedMode
 // Runs a request to its end on the calling thread, which is the engine's.
 Result<Completion> generate(LoadedModel& model, RequestState& state);
 
+// Tells of a prompt on its way, chunk by chunk, and of its end whatever way it ends.
+class PromptProgress {
+ public:
+  PromptProgress(const std::function<void(const Progress&)>& progress, size_t num_tokens)
+      : progress_(progress), num_tokens_(num_tokens) {}
+  ~PromptProgress() { at(num_tokens_); }
+  PromptProgress(const PromptProgress&) = delete;
+  PromptProgress& operator=(const PromptProgress&) = delete;
+  // So many tokens are read.
+  void at(size_t tokens) const;
+
+ private:
+  const std::function<void(const Progress&)>& progress_;
+  size_t num_tokens_;
+};
+
 // Rows of one sequence at positions begin, begin + 1, ...
 void fill_rows(std::span<const int32_t> ids, int64_t begin, int sequence,
                std::vector<StepRow>* rows);

@@ -120,6 +120,7 @@ Result<std::unique_ptr<LoadedModel>> load_model(const std::string& path,
     model->source = std::move(source);
   }
   MB_TRY(model->make_runner(runner));
+  model->progress = options.progress;
   model->load_ms = ms_since(start);
   return model;
 }

@@ -38,6 +38,7 @@ struct LoadedModel {
   std::unique_ptr<ModelRunner> runner;
   MemoryPlan plan;
   double load_ms = 0;
+  std::function<void(const Progress&)> progress;  // of prompts, as EngineOptions says; may be empty
 
   Result<void> load_tokenizer(const EngineOptions& options);
   // Another runner over the same weights: other capacities, an empty cache.

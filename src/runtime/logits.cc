@@ -45,7 +45,8 @@ void Tracer::show(std::string_view name, const tensor::TensorView& values) {
 }
 
 Result<void> stream_logits(LoadedModel& model, std::span<const int32_t> ids, bool last_only,
-                           Tracer* tracer, const OnLogits& on_row) {
+                           Tracer* tracer, const OnLogits& on_row,
+                           const std::function<void(const Progress&)>& progress) {
   MB_TRY(check_prompt(ids, model));
   ModelRunner& runner = *model.runner;
   const int sequence = runner.open_sequence();
@@ -54,8 +55,10 @@ Result<void> stream_logits(LoadedModel& model, std::span<const int32_t> ids, boo
   std::vector<StepRow> rows;
   std::vector<int32_t> outputs;
   Result<void> result;
+  const PromptProgress told(progress, ids.size());
   for (size_t begin = 0; begin < ids.size() && result.ok(); begin += chunk) {
     const size_t count = std::min(chunk, ids.size() - begin);
+    told.at(begin);
     fill_rows(ids.subspan(begin, count), static_cast<int64_t>(begin), sequence, &rows);
     outputs.clear();
     for (size_t i = 0; i < count; ++i) {

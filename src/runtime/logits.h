@@ -32,7 +32,9 @@ class Tracer final : public model::TraceSink {
 };
 
 // Runs `ids` from an empty cache in chunks; calls on_row for every position, or the last only.
+// `progress` hears of each chunk.
 Result<void> stream_logits(LoadedModel& model, std::span<const int32_t> ids, bool last_only,
-                           Tracer* tracer, const OnLogits& on_row);
+                           Tracer* tracer, const OnLogits& on_row,
+                           const std::function<void(const Progress&)>& progress = {});
 
 }  // namespace markbase::runtime

@@ -590,6 +590,38 @@ class Terminal:
         return os.waitstatus_to_exitcode(status)
 
 
+class ProgressOnATerminal(unittest.TestCase):
+    def check(self, args, *words):
+        terminal = Terminal(args, columns=200)
+        for word in words:
+            terminal.expect(word)
+        self.assertEqual(terminal.wait(), 0)
+
+    def test_each_chunk_of_a_prompt(self):
+        chunks = [f"\rreading the prompt {done} / 7 tokens ({done * 100 // 7} %)\x1b[K" for done in (0, 3, 6)] + ["\r\x1b[K"]
+        prompt = [TINY, "--ids", "2,3,4,5,6,7,8", "--prefill-chunk", 3]
+        with tempfile.TemporaryDirectory() as folder:
+            self.check(["run", *prompt, "-n", 1], *chunks, "tokens/s | first token")
+            self.check(["logits", *prompt, "--last", "--out", f"{folder}/l.npy"], *chunks, "[1, ")
+            self.check(["trace", *prompt, "--out", f"{folder}/t"], *chunks, "intermediates")
+
+    def test_amounts_have_their_unit(self):
+        with tempfile.TemporaryDirectory() as folder:
+            text = pathlib.Path(folder, "t.txt")
+            text.write_text("the whale and the sea")
+            self.check(["perplexity", TINY, "-f", text, "--ctx", 4], "\rscoring 0 / 12 tokens (0 %)",
+                       "\rscoring 6 / 12 tokens (50 %)", "\r\x1b[K", "perplexity:")
+        self.check(["bench", TINY, "-p", "4,8", "-n", 2, "-d", "0,4", "-r", 1], "\rmeasuring 0 / 8 runs (0 %)",
+                   "\rmeasuring 7 / 8 runs (87 %)", "\r\x1b[K", "tests:")
+        self.check(["verify", TINY], " MB (", "\r\x1b[K", "tensors")
+
+    def test_nothing_off_a_terminal_and_with_q(self):
+        self.assertNotIn("reading", run("run", TINY, "--ids", "2,3,4", "-n", 1)[2])
+        terminal = Terminal(["run", TINY, "--ids", "2,3,4", "-n", 1, "-q"])
+        self.assertNotIn("\x1b[K", terminal.expect("\n"))
+        self.assertEqual(terminal.wait(), 0)
+
+
 @unittest.skipUnless(MODEL, "MARKBASE_TEST_MODEL is not set")
 class ChatOnATerminal(unittest.TestCase):
     def setUp(self):

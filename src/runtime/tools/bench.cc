@@ -156,14 +156,25 @@ class Bench {
         {some_id(position, model_.config.vocab_size), static_cast<int32_t>(position), sequence});
   }
 
+  // One more run begins. Each test has a warm-up.
+  void tell() {
+    const size_t num_decodes =
+        options_.decode_tokens == 0 ? 0 : options_.depths.size() * options_.batches.size();
+    const size_t num_tests = options_.prefill_tokens.size() + num_decodes;
+    const uint64_t runs = num_tests * (static_cast<uint64_t>(options_.repetitions) + 1);
+    if (model_.progress) model_.progress({"measuring", runs_++, runs, Progress::Unit::kRuns});
+  }
+
   template <class Once>
   Result<base::Json> measure(const char* kind, int64_t tokens, int64_t depth, int64_t batch,
                              int64_t counted_tokens, uint64_t bytes, const Once& once) {
+    tell();
     MB_TRY(once());  // warm-up: pages, caches, clock
     std::vector<double> rates;
     std::vector<double> shares;
     std::vector<double> probes;
     for (int i = 0; i < options_.repetitions; ++i) {
+      tell();
       const double gb_per_s = probe_.measure();
       MB_ASSIGN(const double seconds, once());
       rates.push_back(static_cast<double>(counted_tokens) / seconds);
@@ -187,6 +198,7 @@ class Bench {
   LoadedModel& model_;
   runtime::BandwidthProbe& probe_;
   const BenchOptions& options_;
+  uint64_t runs_ = 0;  // begun
   std::vector<StepRow> rows_;
   std::vector<int32_t> outputs_;
   std::vector<ops::SamplingParams> params_;

@@ -11,6 +11,7 @@
 #include "base/error.h"
 #include "markbase/tools.h"
 #include "runtime/engine_access.h"
+#include "runtime/logits.h"
 #include "runtime/tools/machine.h"
 #include "runtime/tools/npy_rows.h"
 
@@ -206,6 +207,15 @@ Result<Windows> windows_of(const PerplexityOptions& options, int64_t context_tok
   return windows;
 }
 
+// Engine::logits without its progress: the text as a whole has one.
+Result<void> window_logits(Engine& engine, std::span<const int32_t> ids, const OnLogits& on_row) {
+  Result<void> result;
+  EngineAccess::run(engine, [&](runtime::LoadedModel& model) {
+    result = runtime::stream_logits(model, ids, false, nullptr, on_row);
+  });
+  return result;
+}
+
 }  // namespace
 
 Result<std::string> perplexity_json(Engine& engine, std::string_view text,
@@ -233,15 +243,15 @@ Result<std::string> perplexity_json(Engine& engine, std::string_view text,
     window.assign(1, bos);
     window.insert(window.end(), ids.begin() + begin, ids.begin() + end);
     // Row r foretells token begin + r; the last row foretells what no longer belongs to the window.
-    MB_TRY(engine.logits(
-        window, false, [&](int64_t row, std::span<const float> logits) -> Result<void> {
-          const int64_t target = begin + row;
-          if (target < scored || target >= end) return {};
-          if (progress)
-            progress(
-                {"scoring tokens", static_cast<uint64_t>(target), static_cast<uint64_t>(count)});
-          return scorer.add(logits, ids[static_cast<size_t>(target)]);
-        }));
+    MB_TRY(window_logits(engine, window,
+                         [&](int64_t row, std::span<const float> logits) -> Result<void> {
+                           const int64_t target = begin + row;
+                           if (target < scored || target >= end) return {};
+                           if (progress)
+                             progress({"scoring", static_cast<uint64_t>(target),
+                                       static_cast<uint64_t>(count), Progress::Unit::kTokens});
+                           return scorer.add(logits, ids[static_cast<size_t>(target)]);
+                         }));
     scored = end;
     ++num_windows;
   }
