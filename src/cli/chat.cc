@@ -106,6 +106,7 @@ class Chat {
     request.messages.push_back({"user", text});
     request.enable_thinking = options_.think;
     MB_TRY(apply_sampling(options_.sampling, engine_.info().sampling_defaults, request));
+    explain_sampling(request, options_.shared);
     MB_TRY(offer_tools(tools_, engine_, request));
     AnswerPrinter printer;
     if (tools_.runs_calls()) printer.hide_calls();

@@ -29,11 +29,13 @@ struct SharedOptions {
   std::string memory;
   std::string mmproj;
   std::string draft;
-  std::string log_level = "warning";
+  std::string log_level = "info";
   int threads = 0;
   int64_t context_tokens = 0;
   int64_t prefill_chunk_tokens = 512;
+  // --log-level, -q and -v in one: notes and progress, warnings, explanations.
   bool quiet = false;
+  bool warnings = true;
   bool verbose = false;
   bool json = false;
 };
@@ -86,6 +88,10 @@ tools::ModelPlaces model_places();
 // Refuses an output that would take the place of a file of the model or of `input` ("" for none).
 Result<void> check_output_apart(const char* option, const std::string& output,
                                 const SharedOptions& shared, const std::string& input);
+class ProgressLine;
+// What an engine says, on stderr: what -q, -v and --log-level ask for. `line` is cleared before.
+std::function<void(Severity, std::string_view)> message_printer(const SharedOptions& shared,
+                                                                std::shared_ptr<ProgressLine> line);
 // Loads with plan and progress on stderr.
 Result<Engine> load_engine(const SharedOptions& shared);
 // Comma-separated integers in [min, max]; `option` names them in the error.

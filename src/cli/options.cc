@@ -40,6 +40,14 @@ std::string environment(const char* name) {
   return value == nullptr ? std::string() : std::string(value);
 }
 
+// One meaning for -q, -v and --log-level. Of two that contradict each other the quieter one holds.
+void apply_log_level(SharedOptions& shared) {
+  const std::string& level = shared.log_level;
+  shared.warnings = !shared.quiet && level != "error" && level != "off";
+  shared.quiet = shared.quiet || !shared.warnings || level == "warning";
+  shared.verbose = (shared.verbose || level == "debug") && !shared.quiet;
+}
+
 }  // namespace
 
 void add_shared_options(CLI::App& app, SharedOptions& shared, ModelArgument model) {
@@ -71,11 +79,14 @@ void add_shared_options(CLI::App& app, SharedOptions& shared, ModelArgument mode
       ->check(CLI::IsMember({"on", "off"}));
   app.add_option("--mmproj", shared.mmproj, "not in this build yet");
   app.add_option("--draft", shared.draft, "not in this build yet");
-  app.add_option("--log-level", shared.log_level, "what is said on stderr")
+  app.add_option("--log-level", shared.log_level,
+                 "what is said on stderr: debug (as -v), info (the default), warning (warnings "
+                 "alone), error or off (as -q)")
       ->check(CLI::IsMember({"debug", "info", "warning", "error", "off"}));
   app.add_flag("-q,--quiet", shared.quiet, "nothing on stderr but errors");
   app.add_flag("-v,--verbose", shared.verbose, "explain on stderr");
   app.add_flag("--json", shared.json, "one JSON document on stdout");
+  app.callback([&shared] { apply_log_level(shared); });
   // Help shows a command's own options first.
   const std::vector<CLI::Option*> options = app.get_options();
   for (size_t i = num_own; i < options.size(); ++i) options[i]->group("Engine and output");
@@ -146,19 +157,25 @@ Result<void> check_output_apart(const char* option, const std::string& output,
                            output, of_model ? "model" : "input");
 }
 
+std::function<void(Severity, std::string_view)> message_printer(
+    const SharedOptions& shared, std::shared_ptr<ProgressLine> line) {
+  const bool quiet = shared.quiet;
+  const bool warnings = shared.warnings;
+  const bool verbose = shared.verbose;
+  return [=](Severity severity, std::string_view text) {
+    const bool warning = severity == Severity::kWarning;
+    if (severity == Severity::kDebug ? !verbose : warning ? !warnings : quiet) return;
+    line->clear();
+    note(false, warning ? fmt::format("warning: {}", text) : std::string(text));
+  };
+}
+
 Result<Engine> load_engine(const SharedOptions& shared) {
   MB_ASSIGN(EngineOptions options, engine_options(shared));
   MB_ASSIGN(const std::string path, model_path(shared));
   auto line = std::make_shared<ProgressLine>(!shared.quiet);
   options.progress = [line](const Progress& progress) { line->show(progress); };
-  const bool quiet = shared.quiet || shared.log_level == "off" || shared.log_level == "error";
-  const bool debug = shared.verbose || shared.log_level == "debug";
-  options.message = [line, quiet, debug](Severity severity, std::string_view text) {
-    if (severity == Severity::kDebug && !debug) return;
-    line->clear();
-    note(quiet,
-         severity == Severity::kWarning ? fmt::format("warning: {}", text) : std::string(text));
-  };
+  options.message = message_printer(shared, line);
   Result<Engine> engine = Engine::load(path, options);
   line->clear();
   return engine;

@@ -73,6 +73,7 @@ Result<int> run(const RunOptions& options) {
   }
   MB_TRY(apply_sampling(options.sampling, engine.info().sampling_defaults, request));
   note_overrides(options.sampling, engine.info().sampling_defaults, options.shared.quiet);
+  explain_sampling(request, options.shared);
   MB_TRY(offer_tools(tools, engine, request));
 
   const GracefulInterrupt graceful;

@@ -80,4 +80,13 @@ void note_overrides(const SamplingFlags& flags, const SamplingOptions& defaults,
   if (!replaced.empty()) note(quiet, fmt::format("sampling: {}", fmt::join(replaced, ", ")));
 }
 
+void explain_sampling(const Request& request, const SharedOptions& shared) {
+  const SamplingOptions& s = request.sampling;
+  note(!shared.verbose, fmt::format("sampling in effect: temperature {}{}, top-k {}, top-p {}, "
+                                    "min-p {}, repetition penalty {}, "
+                                    "seed {}",
+                                    s.temperature, s.temperature == 0 ? " (greedy)" : "", s.top_k,
+                                    s.top_p, s.min_p, s.repetition_penalty, s.seed));
+}
+
 }  // namespace markbase::cli

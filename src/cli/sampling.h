@@ -28,6 +28,8 @@ Result<void> apply_sampling(const SamplingFlags& flags, const SamplingOptions& d
                             Request& request);
 // Says on stderr which of the model's own values the command line replaces.
 void note_overrides(const SamplingFlags& flags, const SamplingOptions& defaults, bool quiet);
+// With -v: how the next token is drawn, whatever asked for it.
+void explain_sampling(const Request& request, const SharedOptions& shared);
 // "prompt 12 tokens, 350 tokens/s | first token after 40 ms | 48 tokens, 77.1 tokens/s"
 std::string timing_line(const Timings& timings);
 

@@ -71,15 +71,11 @@ Result<int> bench(const BenchFlags& flags) {
   options.repetitions = flags.repetitions;
   MB_ASSIGN(EngineOptions engine, engine_options(flags.shared));
   MB_ASSIGN(const std::string path, model_path(flags.shared));
-  ProgressLine line(!flags.shared.quiet);
-  engine.progress = [&](const Progress& p) { line.show(p); };
-  engine.message = [&](Severity severity, std::string_view text) {
-    if (severity == Severity::kDebug && !flags.shared.verbose) return;
-    line.clear();
-    note(flags.shared.quiet, text);
-  };
+  const auto line = std::make_shared<ProgressLine>(!flags.shared.quiet);
+  engine.progress = [&](const Progress& p) { line->show(p); };
+  engine.message = message_printer(flags.shared, line);
   MB_ASSIGN(const std::string document, tools::bench_json(path, engine, options));
-  line.clear();
+  line->clear();
   MB_TRY(print_document(document, flags.shared.json));
   return 0;
 }
@@ -101,16 +97,12 @@ Result<int> perplexity(const PerplexityFlags& flags) {
   options.stride_tokens = flags.stride;
   options.save_logits = flags.save_logits;
   options.against = flags.against;
-  ProgressLine line(!flags.shared.quiet);
-  options.message = [&](Severity severity, std::string_view text) {
-    line.clear();
-    note(flags.shared.quiet,
-         severity == Severity::kWarning ? fmt::format("warning: {}", text) : std::string(text));
-  };
+  const auto line = std::make_shared<ProgressLine>(!flags.shared.quiet);
+  options.message = message_printer(flags.shared, line);
   MB_ASSIGN(
       const std::string document,
-      tools::perplexity_json(engine, text, options, [&](const Progress& p) { line.show(p); }));
-  line.clear();
+      tools::perplexity_json(engine, text, options, [&](const Progress& p) { line->show(p); }));
+  line->clear();
   MB_TRY(print_document(document, flags.shared.json));
   return 0;
 }

@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "formats/broken.h"
+#include "runtime/chat_prompt.h"
 #include "runtime/ids_only_tokenizer.h"
 
 namespace markbase::runtime {
@@ -41,6 +42,39 @@ void warn_of_leftovers(const formats::WeightSource& source, const model::TextCon
       fmt::format("{}: {} left aside that {} has no place for, {} first", source.files().front(),
                   count_text(std::ranges::count_if(map.unused, foreign)), config.model_type,
                   formats::shown(first->name)));
+}
+
+std::string chat_format_text(const LoadedModel& model) {
+  if (!model.tokenizer->chat_template().empty())
+    return "template " + chat_template_place(model.path);
+  return has_chat_format(*model.tokenizer) ? "the one of its family, the files carry no template"
+                                           : "none";
+}
+
+std::string stop_ids_text(const LoadedModel& model) {
+  std::vector<std::string> stops;
+  for (const int32_t id : model.generation.stop_ids)
+    stops.push_back(fmt::format("{} {}", id, model.tokenizer->piece(id)));
+  return stops.empty() ? "none" : fmt::format("{}", fmt::join(stops, ", "));
+}
+
+// What was chosen and where it comes from.
+void explain(const LoadedModel& model, const EngineOptions& options) {
+  if (!options.message) return;
+  const auto say = [&](const std::string& text) { options.message(Severity::kDebug, text); };
+  const RunnerOptions& runner = model.runner_options;
+  const SamplingOptions& s = model.generation.sampling;
+  say(fmt::format("model: {}, {}, loaded in {:.0f} ms", model.path.path, model.config.model_type,
+                  model.load_ms));
+  say("backend: " + model.backend.description);
+  say(fmt::format("KV cache: {}, {} tokens; prefill in chunks of {}", ops::kv_type_name(runner.kv),
+                  runner.context_tokens, runner.prefill_chunk_tokens));
+  say("chat format: " + chat_format_text(model));
+  say("stop ids: " + stop_ids_text(model));
+  say(
+      fmt::format("sampling of the model: temperature {}, top-k {}, top-p {}, min-p {}, repetition "
+                  "penalty {}",
+                  s.temperature, s.top_k, s.top_p, s.min_p, s.repetition_penalty));
 }
 
 }  // namespace
@@ -122,6 +156,7 @@ Result<std::unique_ptr<LoadedModel>> load_model(const std::string& path,
   MB_TRY(model->make_runner(runner));
   model->progress = options.progress;
   model->load_ms = ms_since(start);
+  explain(*model, options);
   return model;
 }
 

@@ -197,4 +197,13 @@ Result<std::unique_ptr<tokenizer::Tokenizer>> load_tokenizer(const ModelPath& pa
   return tokenizer::from_tokenizer_json(json, config, chat_template, json_path);
 }
 
+std::string chat_template_place(const ModelPath& path) {
+  if (path.kind == PathKind::kGguf) return first_split(path.path) + ": tokenizer.chat_template";
+  const fs::path directory(path.path);
+  for (const char* name : {"chat_template.jinja", "chat_template.json"}) {
+    if (path_exists(directory / name)) return (directory / name).string();
+  }
+  return (directory / "tokenizer_config.json").string();
+}
+
 }  // namespace markbase::runtime

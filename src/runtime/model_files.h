@@ -33,6 +33,9 @@ Result<bool> has_tokenizer(const ModelPath& path);
 // Reads tokenizer.json or the GGUF's vocabulary; needs no weights.
 Result<std::unique_ptr<tokenizer::Tokenizer>> load_tokenizer(const ModelPath& path);
 
+// Where load_tokenizer takes a chat template from, if there is one: a file, or a key of it.
+std::string chat_template_place(const ModelPath& path);
+
 // Defaults for generating, from generation_config.json and config.json, or GGUF metadata.
 struct GenerationConfig {
   SamplingOptions sampling;

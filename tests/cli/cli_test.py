@@ -198,6 +198,40 @@ class Usage(unittest.TestCase):
             self.assertIn(b"cannot be written", done.stderr)
             self.assertEqual(os.listdir(folder), [pathlib.Path(model).name])
 
+    def test_v_explains(self):
+        with tempfile.TemporaryDirectory() as folder:
+            model = scripted_model.write(pathlib.Path(folder), {scripted_model.NEWLINE: ["yes", "<turn|>"]}, "{{ bos_token }}\n")
+            args = ["run", model, "-p", "a", "--threads", 2, "--cpu-isa", "generic", "--kv", "q8", "--ctx", 64,
+                    "--prefill-chunk", 5, "--temperature", 0.5, "--seed", 9, "-n", 1]
+            facts = ["backend: cpu (generic, 2 threads)", "KV cache: q8, 64 tokens; prefill in chunks of 5",
+                     f"chat format: template {folder}/chat_template.jinja", "1 <eos>",
+                     "sampling of the model: temperature 1, top-k 64, top-p 0.95",
+                     "sampling in effect: temperature 0.5, top-k 64, top-p 0.95, min-p 0, repetition penalty 1, seed 9"]
+            for option in [["-v"], ["--log-level", "debug"]]:
+                code, _, err = run(*args, *option)
+                self.assertEqual(code, 0, err)
+                for fact in facts:
+                    self.assertIn(fact, err)
+            code, out, err = run(*args)
+            self.assertFalse([fact for fact in facts if fact in err])
+            self.assertIn("plan:", err)
+            self.assertIn("plan:", run(*args, "--log-level", "info")[2])
+            pathlib.Path(folder, "chat_template.jinja").unlink()
+            self.assertIn("chat format: the one of its family", run(*args, "-v")[2])
+
+    def test_levels_of_talk(self):
+        model = SOURCE / "tests/golden/tiny_gemma3_f32"  # weights without a tokenizer, which is warned of
+        args = ["run", model, "--ids", "2,3", "-n", 1]
+        for options in [["-q"], ["-q", "-v"], ["--log-level", "error"], ["--log-level", "off"]]:
+            code, _, err = run(*args, *options)
+            self.assertEqual((code, err), (0, ""), options)
+        code, _, err = run(*args, "--log-level", "warning")
+        self.assertEqual((code, len(err.splitlines())), (0, 1), err)
+        self.assertIn("warning: ", err)
+        code, _, err = run("bench", TINY, "-p", 4, "-n", 0, "-r", 1, "--log-level", "error")
+        self.assertEqual((code, err), (0, ""))
+        self.assertIn("backend:", run("bench", TINY, "-p", 4, "-n", 0, "-r", 1, "-v")[2])
+
     def test_unknown_command(self):
         self.check(2, ["runn"], "runn")
 
