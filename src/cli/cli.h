@@ -106,6 +106,9 @@ Result<std::vector<int32_t>> parse_ids(const std::string& text, int64_t vocab_si
 Result<Request> prompt_request(const PromptOptions& prompt, const Engine& engine, bool allow_stdin);
 
 // --- io.cc ---
+// A text, or a line of JSON, is refused when it goes on past this: a pipe need not end.
+inline constexpr size_t kMostInputBytes = size_t{256} << 20;
+// Errors: kBadInput (cannot be read, or longer than kMostInputBytes), kCancelled.
 Result<std::string> read_file(const std::string& path);
 Result<std::string> read_stdin();
 // Writes to stdout and flushes; kFailed when the pipe is closed or the disk is full.

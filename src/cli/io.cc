@@ -14,6 +14,10 @@
 namespace markbase::cli {
 namespace {
 
+Error too_long(const std::string& name) {
+  return base::bad_input("{}: expected at most {} MiB, got more", name, kMostInputBytes >> 20);
+}
+
 Result<std::string> read_all(int fd, const std::string& name) {
   std::string text;
   char buffer[65536];
@@ -25,6 +29,7 @@ Result<std::string> read_all(int fd, const std::string& name) {
       if (errno == EINTR) return Error{ErrorCode::kCancelled, "interrupted"};
       return base::bad_input("{}: cannot be read: {}", name, std::strerror(errno));
     }
+    if (static_cast<size_t>(n) > kMostInputBytes - text.size()) return too_long(name);
     text.append(buffer, static_cast<size_t>(n));
   }
 }

@@ -37,6 +37,10 @@ Result<void> answer_lines(int fd, const std::string& name, const OnObject& handl
     if (n < 0) return base::bad_input("{}: cannot be read: {}", name, std::strerror(errno));
     if (n == 0) return answer_line(text, number + 1, handle);
     const size_t searched = text.size();
+    if (static_cast<size_t>(n) > kMostInputBytes - text.size()) {
+      return base::bad_input("{}: line {}: expected at most {} MiB, got more", name, number + 1,
+                             kMostInputBytes >> 20);
+    }
     text.append(buffer, static_cast<size_t>(n));
     size_t begin = 0;
     for (size_t end = text.find('\n', searched); end != std::string::npos;

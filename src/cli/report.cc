@@ -1,12 +1,24 @@
 #include "cli/report.h"
 
 #include <algorithm>
+#include <iterator>
 #include <vector>
 
 #include <fmt/format.h>
 
 namespace markbase::cli {
 namespace {
+
+// "246963200 (235.5 MiB)"
+std::string bytes_text(uint64_t bytes) {
+  constexpr double kUnit = 1024;
+  constexpr const char* kUnits[] = {"KiB", "MiB", "GiB", "TiB"};
+  if (static_cast<double>(bytes) < kUnit) return fmt::format("{}", bytes);
+  double amount = static_cast<double>(bytes) / kUnit;
+  size_t unit = 0;
+  for (; amount >= kUnit && unit + 1 < std::size(kUnits); ++unit) amount /= kUnit;
+  return fmt::format("{} ({:.1f} {})", bytes, amount, kUnits[unit]);
+}
 
 std::string scalar_text(const base::Json& value) {
   if (value.is_string()) return value.get<std::string>();
@@ -19,6 +31,12 @@ std::string scalar_text(const base::Json& value) {
                        scalar_text(value["max"]));
   }
   return base::dump_json(value);
+}
+
+// Sizes are told in a unit beside.
+std::string value_text(std::string_view key, const base::Json& value) {
+  const bool is_size = key.find("bytes") != key.npos && value.is_number_unsigned();
+  return is_size ? bytes_text(value.get<uint64_t>()) : scalar_text(value);
 }
 
 bool all_objects(const base::Json& array) {
@@ -38,7 +56,7 @@ std::string table_text(const base::Json& rows, int indent) {
   for (const base::Json& row : rows) {
     std::vector<std::string> line;
     for (const std::string& key : keys)
-      line.push_back(row.contains(key) ? scalar_text(row[key]) : "");
+      line.push_back(row.contains(key) ? value_text(key, row[key]) : "");
     cells.push_back(std::move(line));
   }
   std::vector<size_t> widths(keys.size(), 0);
@@ -69,7 +87,7 @@ std::string report_text(const base::Json& json, int indent) {
     } else if (value.is_array() && all_objects(value)) {
       text += fmt::format("{}{}:\n{}", pad, key, table_text(value, indent + kStep));
     } else {
-      text += fmt::format("{}{}: {}\n", pad, key, scalar_text(value));
+      text += fmt::format("{}{}: {}\n", pad, key, value_text(key, value));
     }
   }
   return text;

@@ -32,9 +32,10 @@ Result<int> verify(const SharedOptions& shared) {
   MB_ASSIGN(const std::string document,
             tools::verify_json(path, [&](const Progress& p) { line.show(p); }));
   line.clear();
-  MB_TRY(print_document(document, shared.json));
-  MB_ASSIGN(const base::Json parsed, base::parse_json(document, "report"));
+  MB_ASSIGN(base::Json parsed, base::parse_json(document, "report"));
   const size_t num_faults = parsed["faults"].size();
+  if (num_faults == 0 && !shared.json) parsed["faults"] = "no fault found";
+  MB_TRY(print(shared.json ? base::dump_json(parsed, 2) + "\n" : report_text(parsed)));
   if (num_faults == 0) return 0;
   return base::bad_input("{}: {} fault{} found", path, num_faults, num_faults == 1 ? "" : "s");
 }

@@ -232,6 +232,21 @@ class Usage(unittest.TestCase):
         self.assertEqual((code, err), (0, ""))
         self.assertIn("backend:", run("bench", TINY, "-p", 4, "-n", 0, "-r", 1, "-v")[2])
 
+    def test_a_text_without_an_end_is_refused(self):
+        for args in [["run", TINY, "-f", "/dev/zero"], ["parse", TINY, "-f", "/dev/zero"]]:
+            self.check(3, args, "/dev/zero", "at most 256 MiB")
+
+    def test_people_are_told_sizes_in_units(self):
+        size = os.path.getsize(TINY)
+        code, out, _ = run("verify", TINY)
+        self.assertEqual(code, 0)
+        self.assertIn("faults: no fault found\n", out)
+        bytes_of_tensors = json.loads(run("verify", TINY, "--json")[1])["bytes"]
+        self.assertLess(bytes_of_tensors, size)
+        self.assertIn(f"bytes: {bytes_of_tensors} ({bytes_of_tensors / 1024:.1f} KiB)\n", out)
+        self.assertRegex(run("inspect", TINY)[1], r"weight_bytes: \d+ \([\d.]+ KiB\)\n")
+        self.assertRegex(run("doctor")[1], r"total_bytes: \d+ \([\d.]+ GiB\)\n")
+
     def test_unknown_command(self):
         self.check(2, ["runn"], "runn")
 

@@ -65,6 +65,9 @@ TEST(ResolveModel, PathsNamesAndTheCache) {
       << missing.error().message;
   EXPECT_NE(missing.error().message.find(places.models_dir), std::string::npos);
   EXPECT_EQ(parsed(list_json(places)).size(), 3U);
+  // Packed weights that are kept beside a model are no part of it.
+  write(root / "models/beta/model.gguf.cpu1.repacked", "1234567");
+  EXPECT_EQ(parsed(list_json(places))[1]["bytes"], 2);
 }
 
 TEST(Inspect, TinyModel) {

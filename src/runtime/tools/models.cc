@@ -166,6 +166,7 @@ uint64_t bytes_of(const fs::path& path) {
   if (file_exists(path)) return fs::file_size(path, error);
   uint64_t bytes = 0;
   for (const fs::directory_entry& entry : fs::directory_iterator(path, error)) {
+    if (entry.path().extension() == ".repacked") continue;
     std::error_code ignored;
     const uint64_t size = fs::file_size(entry.path(), ignored);
     if (!ignored) bytes += size;
