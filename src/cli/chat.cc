@@ -1,6 +1,8 @@
 // chat: a conversation in a terminal.
 #include <cstdio>
+#include <filesystem>
 #include <fstream>
+#include <utility>
 
 #include "base/error.h"
 #include "cli/cli.h"
@@ -18,11 +20,61 @@ struct ChatOptions {
   ToolFlags tools;
   std::string system;
   bool think = false;
+  PromptOptions of_run;  // refused by name
+  std::string json_schema;
 };
 
 constexpr std::string_view kHelp =
-    "/reset forgets the conversation, /save FILE writes it, /help says this. Ctrl-C stops an "
-    "answer, Ctrl-D ends. Pasted text may have many lines; Alt-Enter begins a new one";
+    "/reset forgets the conversation, /save FILE writes it, /help says this, /exit or Ctrl-D ends. "
+    "Ctrl-C stops an answer. Pasted text may have many lines; Alt-Enter begins a new one";
+
+// Without the spaces around it, or the quotes that a shell would take off.
+std::string plain_argument(std::string_view text) {
+  const size_t begin = text.find_first_not_of(" \t");
+  if (begin == text.npos) return {};
+  text = text.substr(begin, text.find_last_not_of(" \t") - begin + 1);
+  const char quote = text.front();
+  const bool quoted = text.size() > 1 && (quote == '"' || quote == '\'') && text.back() == quote;
+  return std::string(quoted ? text.substr(1, text.size() - 2) : text);
+}
+
+// What `run` takes and a conversation does not.
+Result<void> refuse_options_of_run(const ChatOptions& options) {
+  const PromptOptions& p = options.of_run;
+  const std::pair<const char*, bool> no_prompt[] = {{"-p", p.text.has_value()},
+                                                    {"-f", !p.file.empty()},
+                                                    {"--ids", !p.ids.empty()},
+                                                    {"--raw", p.raw},
+                                                    {"--special", p.special}};
+  for (const auto& [name, given] : no_prompt) {
+    if (given) {
+      return base::usage_error("{}: chat takes messages from the terminal or stdin; use `run {}`",
+                               name, name);
+    }
+  }
+  const std::pair<const char*, bool> not_yet[] = {{"--image", !p.image.empty()},
+                                                  {"--audio", !p.audio.empty()},
+                                                  {"--video", !p.video.empty()},
+                                                  {"--json-schema", !options.json_schema.empty()}};
+  for (const auto& [name, given] : not_yet) {
+    if (given) return base::usage_error("{}: not in this build yet", name);
+  }
+  return {};
+}
+
+void add_options_of_run(CLI::App& app, ChatOptions& options) {
+  PromptOptions& p = options.of_run;
+  const char* hidden = "";
+  app.add_option("-p,--prompt", p.text)->group(hidden);
+  app.add_option("-f,--file", p.file)->group(hidden);
+  app.add_option("--ids", p.ids)->group(hidden);
+  app.add_flag("--raw", p.raw)->group(hidden);
+  app.add_flag("--special", p.special)->group(hidden);
+  app.add_option("--image", p.image)->group(hidden);
+  app.add_option("--audio", p.audio)->group(hidden);
+  app.add_option("--video", p.video)->group(hidden);
+  app.add_option("--json-schema", options.json_schema)->group(hidden);
+}
 
 // In the form that servers take. Arguments are JSON text there.
 base::Json message_json(const Message& message) {
@@ -48,7 +100,7 @@ class Chat {
   Result<int> loop() {
     if (editor_.is_terminal()) note(options_.shared.quiet, kHelp);
     std::string line;
-    for (;;) {
+    while (!left_) {
       MB_ASSIGN(const LineEditor::Line kind, editor_.read("> ", &line));
       if (kind == LineEditor::Line::kEnd) break;
       if (kind == LineEditor::Line::kInterrupted) {
@@ -58,8 +110,12 @@ class Chat {
         continue;
       }
       if (line.empty()) continue;
-      MB_TRY(line.front() == '/' && line.find('\n') == std::string::npos ? command(line)
-                                                                         : answer(line));
+      const bool one_line = line.find('\n') == std::string::npos;
+      if (one_line && line.starts_with("//")) {
+        MB_TRY(answer(line.substr(1)));
+      } else {
+        MB_TRY(one_line && line.front() == '/' ? command(line) : answer(line));
+      }
     }
     return 0;
   }
@@ -73,31 +129,50 @@ class Chat {
   Result<void> command(const std::string& line) {
     const size_t space = line.find(' ');
     const std::string name = line.substr(0, space);
-    const std::string argument = space == std::string::npos ? "" : line.substr(space + 1);
-    if (name == "/reset") {
+    const std::string argument =
+        space == std::string::npos ? "" : plain_argument(line.substr(space + 1));
+    const bool leaves = name == "/exit" || name == "/quit";
+    if (!argument.empty() && (leaves || name == "/reset" || name == "/help")) {
+      note(false, fmt::format("{}: expected nothing after it, got {}", name, argument));
+    } else if (leaves) {
+      left_ = true;
+    } else if (name == "/reset") {
       reset();
-      note(false, "the conversation is forgotten");
-    } else if (name == "/save") {
-      save(argument);
+      note(options_.shared.quiet, "the conversation is forgotten");
+    } else if (name == "/save" || name == "/save!") {
+      save(argument, name == "/save!");
     } else if (name == "/help") {
       note(false, kHelp);
     } else if (name == "/image" || name == "/audio") {
       note(false, fmt::format("{}: this build has no picture or sound input yet", name));
     } else {
-      note(false, fmt::format("{}: not a command; there are /reset, /save FILE and /help", name));
+      note(false, fmt::format("{}: not a command; there are /reset, /save FILE, /help and /exit. "
+                              "A message that begins with / is sent as /{}",
+                              name, name));
     }
     return {};
   }
 
-  void save(const std::string& path) const {
+  // Whether something would be lost that is not ours.
+  bool holds_other_text(const std::string& path) const {
+    std::error_code ignored;
+    return path != saved_ && std::filesystem::is_regular_file(path, ignored) &&
+           std::filesystem::file_size(path, ignored) > 0;
+  }
+
+  void save(const std::string& path, bool over) {
     if (path.empty()) return note(false, "/save: which file?");
+    if (!over && holds_other_text(path)) {
+      return note(false, fmt::format("{}: is there already; /save! FILE writes over it", path));
+    }
     base::Json json = base::Json::array();
     for (const Message& message : messages_) json.push_back(message_json(message));
     std::ofstream file(path);
     file << base::dump_json(json, 2) << '\n';
     file.close();
-    note(false,
-         file ? fmt::format("saved to {}", path) : fmt::format("{}: cannot be written", path));
+    if (!file) return note(false, fmt::format("{}: cannot be written", path));
+    saved_ = path;
+    note(options_.shared.quiet, fmt::format("saved to {}", path));
   }
 
   Result<void> answer(const std::string& text) {
@@ -131,11 +206,14 @@ class Chat {
   const ChatOptions& options_;
   LineEditor editor_;
   std::vector<Message> messages_;
+  std::string saved_;  // the file that /save wrote last
+  bool left_ = false;
 };
 
 Result<int> run(const ChatOptions& options) {
   if (options.shared.json)
     return base::usage_error("--json: chat talks to a person; use `run --json`");
+  MB_TRY(refuse_options_of_run(options));
   MB_ASSIGN(const ToolRunner tools, ToolRunner::create(options.tools));
   MB_ASSIGN(Engine engine, load_engine(options.shared));
   if (!engine.info().has_chat_format) {
@@ -166,6 +244,7 @@ Action make_chat(CLI::App& app) {
   add_tool_options(app, options->tools);
   app.add_option("--system", options->system, "a system message");
   app.add_flag("--think", options->think, "let the model think first");
+  add_options_of_run(app, *options);
   return [options] { return run(*options); };
 }
 

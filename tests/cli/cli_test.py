@@ -579,6 +579,52 @@ class ToolLoop(unittest.TestCase):
         terminal.expect("\x1b[2mNeed it.\x1b[22m\r\nLet me see.")
         self.assertEqual(terminal.wait(), 0)
 
+    def chat(self, *lines, options=(), model=None):
+        model = model or self.model()
+        code, out, err = run("chat", model, "--temperature", 0, *options, stdin="".join(line + "\n" for line in lines))
+        self.assertEqual(code, 0, err)
+        return out, err
+
+    def test_chat_commands_mean_what_they_say(self):
+        model = self.model(say=["Let me see."])
+        for leave in ["/exit", "/quit", "/exit "]:
+            out, _ = self.chat(leave, "not reached", model=model)
+            self.assertEqual(out, "", leave)
+        saved = self.folder / "two words.json"
+        _, err = self.chat("hello", "/reset now", "/exit now", f"/save '{saved}'", model=model)
+        self.assertIn("/reset: expected nothing after it, got now", err)
+        self.assertIn("/exit: expected nothing after it, got now", err)
+        self.assertEqual(json.loads(saved.read_text())[0]["content"], "hello")  # nothing was forgotten
+        _, err = self.chat(f"/nosuch {saved}", model=model)
+        self.assertIn("sent as //nosuch", err)
+
+    def test_save_keeps_what_another_wrote(self):
+        model, saved = self.model(say=["Let me see."]), self.folder / "kept.json"
+        saved.write_text("mine")
+        _, err = self.chat("hello", f"/save {saved}", model=model)
+        self.assertEqual(saved.read_text(), "mine")
+        self.assertIn("/save! FILE writes over it", err)
+        saved_once = self.folder / "once.json"
+        _, err = self.chat("hello", f"/save! {saved}", f"/save {saved_once}", "again", f"/save  \"{saved_once}\" ", model=model)
+        self.assertEqual(err.count("saved to"), 3)
+        self.assertEqual(len(json.loads(saved.read_text())), 2)
+        self.assertEqual(len(json.loads(saved_once.read_text())), 4)
+        _, err = self.chat("hello", f"/save {self.folder}/quiet.json", "/reset", options=["-q"], model=model)
+        self.assertEqual(err, "")
+
+    def test_a_message_may_begin_with_a_slash(self):
+        saved = self.folder / "s.json"
+        _, err = self.chat("//reset is what I typed", f"/save {saved}", model=self.model(say=["Let me see."]))
+        self.assertEqual(json.loads(saved.read_text())[0]["content"], "/reset is what I typed", err)
+
+    def test_chat_refuses_options_of_run_by_name(self):
+        for option in [["--image", "x"], ["--audio", "x"], ["--video", "x"], ["--json-schema", "x"], ["--raw"], ["--special"],
+                       ["-p", "x"], ["-f", "x"], ["--ids", "2"]]:
+            code, out, err = run("chat", self.folder / "no such model", *option)
+            self.assertEqual((code, out), (2, ""), err)
+            self.assertTrue(err.startswith(f"markbase: {option[0]}: "), err)
+            self.assertNotIn("expected:", err)
+
     def test_a_conversation_keeps_calls_and_results(self):
         saved = self.folder / "saved.json"
         code, out, err = run("chat", self.model(), "--temperature", 0, "--tools", self.tools, "--tool-exec", self.exec,
