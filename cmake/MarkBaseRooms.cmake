@@ -37,6 +37,8 @@ function(markbase_room room)
     add_library(${target} INTERFACE)
     set(scope INTERFACE)
   endif()
+  # The public headers are C++20: whoever links a room compiles as such.
+  target_compile_features(${target} ${scope} cxx_std_20)
   target_include_directories(${target} ${scope}
     "$<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/src>" "$<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include>"
     "$<BUILD_INTERFACE:${PROJECT_BINARY_DIR}/generated>")

@@ -1,4 +1,5 @@
-# Installs the build into a folder, then configures, builds and runs a program that only knows find_package.
+# Installs the build into a folder, then configures, builds and runs a program that only knows find_package, and
+# the one that the README shows.
 cmake_minimum_required(VERSION 3.25)
 function(run)
   execute_process(COMMAND ${ARGN} RESULT_VARIABLE result OUTPUT_VARIABLE output ERROR_VARIABLE output)
@@ -12,3 +13,27 @@ run(${CMAKE_COMMAND} -G "${GENERATOR}" -S "${SOURCE}/consumer" -B "${WORK}/build
   "-DCMAKE_CXX_COMPILER=${COMPILER}")
 run(${CMAKE_COMMAND} --build "${WORK}/build")
 run("${WORK}/build/consumer")
+
+# The blocks of the README's chapter on the library, as the two files that it says they are.
+file(READ "${SOURCE}/../../README.md" readme)
+string(REGEX REPLACE ".*\n## As a library\n" "" readme "${readme}")
+function(write_block language file)
+  string(FIND "${readme}" "```${language}\n" begin)
+  if(begin EQUAL -1)
+    message(FATAL_ERROR "README.md, As a library: expected a block of ${language}, found none")
+  endif()
+  string(SUBSTRING "${readme}" ${begin} -1 block)
+  string(REPLACE "```${language}\n" "" block "${block}")
+  string(FIND "${block}" "```" end)
+  string(SUBSTRING "${block}" 0 ${end} block)
+  file(WRITE "${file}" "${block}")
+endfunction()
+write_block(cmake "${WORK}/readme/CMakeLists.txt")
+write_block(cpp "${WORK}/readme/main.cc")
+run(${CMAKE_COMMAND} -G "${GENERATOR}" -S "${WORK}/readme" -B "${WORK}/readme/build" "-DCMAKE_PREFIX_PATH=${WORK}/prefix"
+  "-DCMAKE_CXX_COMPILER=${COMPILER}")
+run(${CMAKE_COMMAND} --build "${WORK}/readme/build")
+execute_process(COMMAND "${WORK}/readme/build/app" no-such-model.gguf RESULT_VARIABLE result ERROR_VARIABLE output)
+if(NOT result EQUAL 1 OR NOT output MATCHES "no-such-model.gguf")
+  message(FATAL_ERROR "the README's program: expected 1 and the name of the model, got ${result}: ${output}")
+endif()
