@@ -116,7 +116,8 @@ Result<void> LoadedModel::load_tokenizer(const EngineOptions& options) {
 }
 
 Result<std::unique_ptr<LoadedModel>> load_model(const std::string& path,
-                                                const EngineOptions& options) {
+                                                const EngineOptions& options,
+                                                const PlanFunction& plan) {
   const auto start = std::chrono::steady_clock::now();
   MB_TRY(check_options(options));
   auto model = std::make_unique<LoadedModel>();
@@ -138,8 +139,9 @@ Result<std::unique_ptr<LoadedModel>> load_model(const std::string& path,
   MB_ASSIGN(runner.kv, kv_type(options));
   runner.prefill_chunk_tokens = options.prefill_chunk_tokens;
   runner.max_output_rows = kOutputRowsAtOnce;
-  MB_ASSIGN(model->plan,
-            choose_context(model->config, map, *model->backend.backend, options, &runner));
+  const ops::Backend& backend = *model->backend.backend;
+  MB_ASSIGN(model->plan, plan ? plan(model->config, map, backend, &runner)
+                              : choose_context(model->config, map, backend, options, &runner));
   if (options.message) options.message(Severity::kInfo, "plan: " + plan_text(model->plan));
   if (options.message && options.context_tokens == 0 &&
       runner.context_tokens < model->config.max_position_embeddings) {

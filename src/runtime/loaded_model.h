@@ -1,6 +1,7 @@
 // A model with everything it needs to run: files, tokenizer, backend, packed weights and a runner.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -45,9 +46,14 @@ struct LoadedModel {
   Result<void> make_runner(const RunnerOptions& options);
 };
 
-// Errors: as Engine::load.
+// Plans memory before the weights are read and may change what the runner is made for.
+using PlanFunction =
+    std::function<Result<MemoryPlan>(const model::TextConfig& config, const model::WeightMap& map,
+                                     const ops::Backend& backend, RunnerOptions* runner)>;
+// `plan`: empty for choose_context. Errors: as Engine::load, and those of `plan`.
 Result<std::unique_ptr<LoadedModel>> load_model(const std::string& path,
-                                                const EngineOptions& options);
+                                                const EngineOptions& options,
+                                                const PlanFunction& plan = {});
 
 // Packs every weight of the map, or takes it from the repack cache where options allow one and it
 // fits. Progress is told in bytes of the files; source pages are released as they are packed.

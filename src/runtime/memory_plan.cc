@@ -104,6 +104,7 @@ MemoryPlan plan_memory(const model::TextConfig& config, const model::WeightMap& 
   plan.kv_bytes = ModelRunner::kv_bytes(config, backend, runner);
   plan.scratch_bytes = ModelRunner::scratch_bytes(config, backend, runner);
   plan.context_tokens = runner.context_tokens;
+  plan.max_sequences = runner.max_sequences;
   const MachineMemory memory = machine_memory();
   plan.budget_bytes = memory.available_bytes;
   plan.budget_source = memory.limited_by;
@@ -114,17 +115,21 @@ MemoryPlan plan_memory(const model::TextConfig& config, const model::WeightMap& 
   return plan;
 }
 
-Result<MemoryPlan> choose_context(const model::TextConfig& config, const model::WeightMap& map,
-                                  const ops::Backend& backend, const EngineOptions& options,
-                                  RunnerOptions* runner) {
-  // Below this a shorter context saves nothing worth having.
-  constexpr int64_t kShortestChosen = 1024;
+Result<int64_t> context_limit(const model::TextConfig& config, const EngineOptions& options) {
   const int64_t limit = config.max_position_embeddings;
   if (options.context_tokens < 0 || options.context_tokens > limit) {
     return base::usage_error("--ctx: expected 1 to {}, the model's limit, got {}", limit,
                              options.context_tokens);
   }
-  runner->context_tokens = options.context_tokens == 0 ? limit : options.context_tokens;
+  return options.context_tokens == 0 ? limit : options.context_tokens;
+}
+
+Result<MemoryPlan> choose_context(const model::TextConfig& config, const model::WeightMap& map,
+                                  const ops::Backend& backend, const EngineOptions& options,
+                                  RunnerOptions* runner) {
+  // Below this a shorter context saves nothing worth having.
+  constexpr int64_t kShortestChosen = 1024;
+  MB_ASSIGN(runner->context_tokens, context_limit(config, options));
   while (true) {
     const MemoryPlan plan = plan_memory(config, map, backend, *runner, options.memory_bytes);
     if (plan.fits()) return plan;
@@ -144,10 +149,15 @@ std::string bytes_text(uint64_t bytes) {
 }
 
 std::string plan_text(const MemoryPlan& plan) {
-  return fmt::format("weights {} + KV cache {} ({} tokens) + scratch {} = {} of {} ({})",
-                     bytes_text(plan.weight_bytes), bytes_text(plan.kv_bytes), plan.context_tokens,
-                     bytes_text(plan.scratch_bytes), bytes_text(plan.total_bytes()),
-                     bytes_text(plan.budget_bytes), plan.budget_source);
+  const std::string sequences =
+      plan.max_sequences == 1 ? std::string() : fmt::format("{} x ", plan.max_sequences);
+  const std::string probe =
+      plan.probe_bytes == 0 ? std::string() : " + bandwidth probe " + bytes_text(plan.probe_bytes);
+  return fmt::format("weights {} + KV cache {} ({}{} tokens) + scratch {}{} = {} of {} ({})",
+                     bytes_text(plan.weight_bytes), bytes_text(plan.kv_bytes), sequences,
+                     plan.context_tokens, bytes_text(plan.scratch_bytes), probe,
+                     bytes_text(plan.total_bytes()), bytes_text(plan.budget_bytes),
+                     plan.budget_source);
 }
 
 base::Json plan_json(const MemoryPlan& plan) {

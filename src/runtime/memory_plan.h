@@ -34,17 +34,22 @@ struct MemoryPlan {
   uint64_t weight_bytes = 0;
   uint64_t kv_bytes = 0;
   uint64_t scratch_bytes = 0;
+  uint64_t probe_bytes = 0;  // what a measurement holds beside the model
   int64_t context_tokens = 0;
+  int64_t max_sequences = 1;
   uint64_t budget_bytes = 0;
   std::string budget_source;
 
-  uint64_t total_bytes() const { return weight_bytes + kv_bytes + scratch_bytes; }
+  uint64_t total_bytes() const { return weight_bytes + kv_bytes + scratch_bytes + probe_bytes; }
   bool fits() const { return total_bytes() <= budget_bytes; }
 };
 
 MemoryPlan plan_memory(const model::TextConfig& config, const model::WeightMap& map,
                        const ops::Backend& backend, const RunnerOptions& runner,
                        uint64_t memory_bytes);
+// The longest context that may be had: what was asked for, else the model's limit. Errors: kUsage
+// for one beyond the model's limit.
+Result<int64_t> context_limit(const model::TextConfig& config, const EngineOptions& options);
 // Chooses the context: what was asked for, else the model's limit, halved while it does not fit.
 // Errors: kUsage for a context beyond the model's limit, kOutOfMemory with the plan.
 Result<MemoryPlan> choose_context(const model::TextConfig& config, const model::WeightMap& map,

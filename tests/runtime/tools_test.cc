@@ -130,6 +130,42 @@ TEST(Bench, TinyModel) {
   EXPECT_GT(json["tests"][5]["bytes_read"].get<double>(), 0);
 }
 
+// The budget is looked at for the largest test before anything is read or run.
+TEST(Bench, StaysWithinTheBudgetAndTheContext) {
+  const std::string path = golden_path("tiny_gemma3_gguf/tiny.gguf");
+  EngineOptions engine;
+  engine.num_threads = 1;
+  std::string said;
+  engine.message = [&](Severity, std::string_view text) { said += text; };
+  BenchOptions options;
+  options.decode_tokens = 4;
+  options.repetitions = 1;
+  constexpr uint64_t kMiB = uint64_t{1} << 20;
+  engine.memory_bytes = 256 * kMiB;  // the probe of bandwidth alone needs that
+  const Result<std::string> without_room = bench_json(path, engine, options);
+  EXPECT_EQ(without_room.error().code, ErrorCode::kOutOfMemory);
+  EXPECT_NE(without_room.error().message.find("bandwidth probe 256.0 MiB"), std::string::npos);
+  engine.memory_bytes = 272 * kMiB;
+  EXPECT_TRUE(bench_json(path, engine, options).ok());
+  EXPECT_NE(said.find("KV cache"), std::string::npos);
+  options.batches = {1, 4096};
+  EXPECT_EQ(said.find("4096 x"), std::string::npos);
+  const Result<std::string> many = bench_json(path, engine, options);
+  EXPECT_EQ(many.error().code, ErrorCode::kOutOfMemory);
+  EXPECT_NE(many.error().message.find("(4096 x 4 tokens)"), std::string::npos)
+      << many.error().message;
+
+  options.batches = {1, 3};
+  options.depths = {5, 0};
+  said.clear();
+  EXPECT_TRUE(bench_json(path, engine, options).ok());
+  EXPECT_NE(said.find("(3 x 9 tokens)"), std::string::npos) << said;
+  engine.context_tokens = 8;
+  EXPECT_EQ(bench_json(path, engine, options).error().code, ErrorCode::kUsage);
+  engine.context_tokens = 9;
+  EXPECT_TRUE(bench_json(path, engine, options).ok());
+}
+
 TEST(Perplexity, WindowsScoreEveryTokenOnceAndAgreeWithThemselves) {
   EngineOptions engine_options;
   engine_options.backend = BackendKind::kRef;

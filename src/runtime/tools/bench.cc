@@ -94,13 +94,9 @@ class Bench {
   }
 
  private:
-  // A runner of the size that the test needs.
+  // A runner of the size that the test needs; the budget given was looked at before the weights
+  // were read.
   Result<void> prepare(int64_t tokens, int64_t batch) {
-    const int64_t limit = model_.config.max_position_embeddings;
-    if (tokens > limit) {
-      return base::usage_error("bench: {} tokens are beyond the model's context of {}", tokens,
-                               limit);
-    }
     runtime::RunnerOptions runner = model_.runner_options;
     runner.context_tokens = tokens;
     runner.max_sequences = batch;
@@ -218,6 +214,55 @@ Result<void> check_options(const BenchOptions& options) {
   return {};
 }
 
+// What a test asks of a runner.
+struct Size {
+  int64_t tokens = 0;
+  int64_t batch = 1;
+};
+
+std::vector<Size> sizes_of(const BenchOptions& options) {
+  std::vector<Size> sizes;
+  for (const int64_t tokens : options.prefill_tokens) sizes.push_back({tokens, 1});
+  if (options.decode_tokens == 0) return sizes;
+  for (const int64_t depth : options.depths) {
+    for (const int64_t batch : options.batches) {
+      sizes.push_back({depth + options.decode_tokens, batch});
+    }
+  }
+  return sizes;
+}
+
+// The plan of the test that needs most. Errors: kUsage for a test beyond the context, kOutOfMemory
+// with the plan of the first that does not fit.
+Result<runtime::MemoryPlan> plan_largest(const model::TextConfig& config,
+                                         const model::WeightMap& map, const ops::Backend& backend,
+                                         const EngineOptions& engine, const BenchOptions& options,
+                                         const runtime::RunnerOptions& at_load) {
+  MB_ASSIGN(const int64_t limit, runtime::context_limit(config, engine));
+  std::vector<Size> sizes = sizes_of(options);
+  if (sizes.empty()) sizes.push_back({});  // loading alone
+  runtime::MemoryPlan largest;
+  for (const Size& size : sizes) {
+    if (size.tokens > limit) {
+      return base::usage_error(
+          "bench: expected tests within the context of {} tokens, got one of {}", limit,
+          size.tokens);
+    }
+    runtime::RunnerOptions runner = at_load;
+    runner.context_tokens = std::max(size.tokens, at_load.context_tokens);
+    runner.max_sequences = size.batch;
+    runtime::MemoryPlan plan =
+        runtime::plan_memory(config, map, backend, runner, engine.memory_bytes);
+    plan.probe_bytes = runtime::BandwidthProbe::kBytes;
+    if (!plan.fits()) {
+      return base::out_of_memory("bench: {} sequence{} of {} tokens: does not fit: {}", size.batch,
+                                 size.batch == 1 ? "" : "s", size.tokens, runtime::plan_text(plan));
+    }
+    if (plan.total_bytes() > largest.total_bytes()) largest = plan;
+  }
+  return largest;
+}
+
 base::Json load_test(const LoadedModel& model) {
   const double seconds = model.load_ms / 1e3;
   return {{"kind", "load"},
@@ -237,10 +282,15 @@ base::Json load_test(const LoadedModel& model) {
 Result<std::string> bench_json(const std::string& path, const EngineOptions& engine,
                                const BenchOptions& options) {
   MB_TRY(check_options(options));
-  EngineOptions at_load = engine;
   // Each test brings its own runner: the one made at load need not hold a long context.
+  const auto plan = [&](const model::TextConfig& config, const model::WeightMap& map,
+                        const ops::Backend& backend, runtime::RunnerOptions* runner) {
+    runner->context_tokens = 1;
+    return plan_largest(config, map, backend, engine, options, *runner);
+  };
+  EngineOptions at_load = engine;
   at_load.context_tokens = 1;
-  MB_ASSIGN(const auto model, runtime::load_model(path, at_load));
+  MB_ASSIGN(const auto model, runtime::load_model(path, at_load, plan));
   MB_ASSIGN(auto probe, runtime::BandwidthProbe::create(*model->backend.pool));
   Bench bench(*model, probe, options);
   base::Json tests = base::Json::array({load_test(*model)});

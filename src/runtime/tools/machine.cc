@@ -15,7 +15,6 @@ namespace markbase::runtime {
 namespace {
 
 // Beyond any last-level cache that one process gets to keep.
-constexpr size_t kProbeBytes = size_t{256} << 20;
 constexpr size_t kProbeChunkBytes = size_t{256} << 10;
 
 uint64_t sum_of(const std::byte* data, size_t size_bytes) {
@@ -43,8 +42,7 @@ std::string cpu_model_name() {
 }
 
 Result<BandwidthProbe> BandwidthProbe::create(base::ThreadPool& pool) {
-  MB_ASSIGN(auto buffer,
-            base::AlignedBuffer::allocate(kProbeBytes, base::AlignedBuffer::Pages::kHuge));
+  MB_ASSIGN(auto buffer, base::AlignedBuffer::allocate(kBytes, base::AlignedBuffer::Pages::kHuge));
   // Untouched pages would all be the one zero page.
   std::memset(buffer.data(), 1, buffer.size_bytes());
   return BandwidthProbe(pool, std::move(buffer));

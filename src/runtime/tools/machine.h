@@ -16,6 +16,8 @@ std::string cpu_model_name();
 // Reads memory that no cache holds, all threads together.
 class BandwidthProbe {
  public:
+  static constexpr uint64_t kBytes = uint64_t{256} << 20;  // what it holds
+
   // Errors: kOutOfMemory.
   static Result<BandwidthProbe> create(base::ThreadPool& pool);
   // One pass: GB/s (1e9 bytes).
