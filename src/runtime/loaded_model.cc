@@ -94,6 +94,14 @@ Result<void> check_options(const EngineOptions& options) {
   return {};
 }
 
+Result<RunnerOptions> runner_options(const EngineOptions& options) {
+  RunnerOptions runner;
+  MB_ASSIGN(runner.kv, kv_type(options));
+  runner.prefill_chunk_tokens = options.prefill_chunk_tokens;
+  runner.max_output_rows = kOutputRowsAtOnce;
+  return runner;
+}
+
 Result<void> LoadedModel::make_runner(const RunnerOptions& options) {
   runner.reset();
   MB_ASSIGN(runner, ModelRunner::create(config, weights, *backend.backend, options,
@@ -135,10 +143,7 @@ Result<std::unique_ptr<LoadedModel>> load_model(const std::string& path,
   MB_TRY(check_vocabulary(*model));
   MB_ASSIGN(model->generation, load_generation_config(model->path, source->config(),
                                                       *model->tokenizer, model->config.vocab_size));
-  RunnerOptions runner;
-  MB_ASSIGN(runner.kv, kv_type(options));
-  runner.prefill_chunk_tokens = options.prefill_chunk_tokens;
-  runner.max_output_rows = kOutputRowsAtOnce;
+  MB_ASSIGN(RunnerOptions runner, runner_options(options));
   const ops::Backend& backend = *model->backend.backend;
   MB_ASSIGN(model->plan, plan ? plan(model->config, map, backend, &runner)
                               : choose_context(model->config, map, backend, options, &runner));

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "base/json.h"
+#include "runtime/loaded_model.h"
 #include "support/golden.h"
 #include "support/temp_dir.h"
 
@@ -128,6 +129,25 @@ TEST(Bench, TinyModel) {
   EXPECT_EQ(json["tests"][5]["depth"], 8);
   EXPECT_GT(json["tests"][5]["tokens_per_s"]["median"].get<double>(), 0);
   EXPECT_GT(json["tests"][5]["bytes_read"].get<double>(), 0);
+}
+
+TEST(Doctor, ForetellsWhatLoadingPlans) {
+  const std::string path = golden_path("tiny_gemma3_gguf/tiny.gguf");
+  EngineOptions engine;
+  engine.num_threads = 1;
+  engine.context_tokens = 64;
+  engine.prefill_chunk_tokens = 7;
+  engine.kv = "q8";
+  const auto model = runtime::load_model(path, engine);
+  ASSERT_TRUE(model.ok()) << model.error().message;
+  InspectOptions options;
+  options.engine = engine;
+  for (const base::Json& plan : {parsed(doctor_json(path, engine))["model"]["plan"],
+                                 parsed(inspect_json(path, options))["plan"]}) {
+    EXPECT_EQ(plan["weight_bytes"], (*model)->plan.weight_bytes);
+    EXPECT_EQ(plan["kv_bytes"], (*model)->plan.kv_bytes);
+    EXPECT_EQ(plan["scratch_bytes"], (*model)->plan.scratch_bytes);
+  }
 }
 
 // The budget is looked at for the largest test before anything is read or run.

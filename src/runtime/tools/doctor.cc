@@ -45,9 +45,7 @@ Result<base::Json> model_json(const std::string& path, const EngineOptions& opti
   MB_ASSIGN(const model::TextConfig config, model::read_config(*source));
   MB_ASSIGN(const model::WeightMap map, model::map_weights(*source, config));
   MB_ASSIGN(const runtime::BackendHandle backend, runtime::make_backend(options));
-  runtime::RunnerOptions runner;
-  MB_ASSIGN(runner.kv, runtime::kv_type(options));
-  runner.prefill_chunk_tokens = options.prefill_chunk_tokens;
+  MB_ASSIGN(runtime::RunnerOptions runner, runtime::runner_options(options));
   const Result<runtime::MemoryPlan> chosen =
       runtime::choose_context(config, map, *backend.backend, options, &runner);
   if (!chosen.ok() && chosen.error().code != ErrorCode::kOutOfMemory) return chosen.error();

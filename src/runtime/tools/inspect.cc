@@ -164,10 +164,7 @@ Result<void> add_model(const formats::WeightSource& source, const ModelPath& pat
   (*out)["plan"] = nullptr;
   if (!faults.empty()) return {};
   MB_ASSIGN(const runtime::BackendHandle backend, runtime::make_backend(options.engine));
-  runtime::RunnerOptions runner;
-  MB_ASSIGN(runner.kv, runtime::kv_type(options.engine));
-  runner.max_output_rows = runtime::kOutputRowsAtOnce;
-  runner.prefill_chunk_tokens = options.engine.prefill_chunk_tokens;
+  MB_ASSIGN(runtime::RunnerOptions runner, runtime::runner_options(options.engine));
   runner.context_tokens =
       options.engine.context_tokens != 0
           ? std::min(options.engine.context_tokens, config.max_position_embeddings)
