@@ -34,7 +34,7 @@ Result<std::string> verify_json(const std::string& path,
                                 const std::function<void(const Progress&)>& progress);
 
 // {"cpu":{"model","level","levels":[{"name","supported","why_not"}],"cores",...},"memory":{...},"gpu":...,
-//  "bandwidth_gb_per_s","model":{plan}}. model_path may be empty.
+//  "backend","threads","bandwidth_gb_per_s","model":{plan}}. model_path may be empty.
 Result<std::string> doctor_json(const std::string& model_path, const EngineOptions& options);
 
 struct BenchOptions {

@@ -18,7 +18,7 @@
 
 namespace markbase::cli {
 
-// Options that every command with a model takes.
+// Options that commands with a model share; each takes those it can honour.
 struct SharedOptions {
   std::string model;
   std::string backend = "auto";
@@ -77,7 +77,10 @@ Action make_list(CLI::App& app);
 
 // --- options.cc ---
 enum class ModelArgument { kRequired, kOptional, kNone };
-void add_shared_options(CLI::App& app, SharedOptions& shared, ModelArgument model);
+// What a command does with an engine: nothing (it takes no engine option), plans one, loads one.
+enum class EngineUse { kNone, kPlan, kLoad };
+void add_shared_options(CLI::App& app, SharedOptions& shared, ModelArgument model,
+                        EngineUse engine = EngineUse::kLoad);
 void add_prompt_options(CLI::App& app, PromptOptions& prompt);
 // Checks ranges and turns them into what the engine takes; refuses what this build cannot honour.
 Result<EngineOptions> engine_options(const SharedOptions& shared);

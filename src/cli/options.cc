@@ -35,28 +35,7 @@ Result<BackendKind> parse_backend(const std::string& name) {
   return BackendKind::kRef;
 }
 
-std::string environment(const char* name) {
-  const char* value = std::getenv(name);
-  return value == nullptr ? std::string() : std::string(value);
-}
-
-// One meaning for -q, -v and --log-level. Of two that contradict each other the quieter one holds.
-void apply_log_level(SharedOptions& shared) {
-  const std::string& level = shared.log_level;
-  shared.warnings = !shared.quiet && level != "error" && level != "off";
-  shared.quiet = shared.quiet || !shared.warnings || level == "warning";
-  shared.verbose = (shared.verbose || level == "debug") && !shared.quiet;
-}
-
-}  // namespace
-
-void add_shared_options(CLI::App& app, SharedOptions& shared, ModelArgument model) {
-  if (model != ModelArgument::kNone) {
-    CLI::Option* argument = app.add_option(
-        "MODEL", shared.model, "a directory, a .gguf file, or a name (see `markbase list`)");
-    if (model == ModelArgument::kRequired) argument->required();
-  }
-  const size_t num_own = app.get_options().size();
+void add_engine_options(CLI::App& app, SharedOptions& shared) {
   app.add_option("--backend", shared.backend, "what computes (cuda: not in this build yet)")
       ->check(CLI::IsMember({"auto", "cpu", "cuda", "ref"}));
   app.add_option("--threads", shared.threads, "threads (default: the cores this process may use)")
@@ -74,11 +53,39 @@ void add_shared_options(CLI::App& app, SharedOptions& shared, ModelArgument mode
   app.add_option("--activations", shared.activations,
                  "16 (default); q8: 8-bit activations, less exact")
       ->check(CLI::IsMember({"auto", "16", "q8"}));
-  app.add_option("--repack-cache", shared.repack_cache,
-                 "on: keep packed weights in a file beside the model, for a quicker start")
-      ->check(CLI::IsMember({"on", "off"}));
   app.add_option("--mmproj", shared.mmproj, "not in this build yet");
   app.add_option("--draft", shared.draft, "not in this build yet");
+}
+
+std::string environment(const char* name) {
+  const char* value = std::getenv(name);
+  return value == nullptr ? std::string() : std::string(value);
+}
+
+// One meaning for -q, -v and --log-level. Of two that contradict each other the quieter one holds.
+void apply_log_level(SharedOptions& shared) {
+  const std::string& level = shared.log_level;
+  shared.warnings = !shared.quiet && level != "error" && level != "off";
+  shared.quiet = shared.quiet || !shared.warnings || level == "warning";
+  shared.verbose = (shared.verbose || level == "debug") && !shared.quiet;
+}
+
+}  // namespace
+
+void add_shared_options(CLI::App& app, SharedOptions& shared, ModelArgument model,
+                        EngineUse engine) {
+  if (model != ModelArgument::kNone) {
+    CLI::Option* argument = app.add_option(
+        "MODEL", shared.model, "a directory, a .gguf file, or a name (see `markbase list`)");
+    if (model == ModelArgument::kRequired) argument->required();
+  }
+  const size_t num_own = app.get_options().size();
+  if (engine != EngineUse::kNone) add_engine_options(app, shared);
+  if (engine == EngineUse::kLoad) {
+    app.add_option("--repack-cache", shared.repack_cache,
+                   "on: keep packed weights in a file beside the model, for a quicker start")
+        ->check(CLI::IsMember({"on", "off"}));
+  }
   app.add_option("--log-level", shared.log_level,
                  "what is said on stderr: debug (as -v), info (the default), warning (warnings "
                  "alone), error or off (as -q)")
@@ -89,7 +96,8 @@ void add_shared_options(CLI::App& app, SharedOptions& shared, ModelArgument mode
   app.callback([&shared] { apply_log_level(shared); });
   // Help shows a command's own options first.
   const std::vector<CLI::Option*> options = app.get_options();
-  for (size_t i = num_own; i < options.size(); ++i) options[i]->group("Engine and output");
+  const char* group = engine == EngineUse::kNone ? "Output" : "Engine and output";
+  for (size_t i = num_own; i < options.size(); ++i) options[i]->group(group);
 }
 
 void add_prompt_options(CLI::App& app, PromptOptions& prompt) {
@@ -137,8 +145,6 @@ tools::ModelPlaces model_places() {
 }
 
 Result<std::string> model_path(const SharedOptions& shared) {
-  // Commands that load no engine refuse what this build cannot honour all the same.
-  MB_TRY(engine_options(shared));
   return tools::resolve_model(shared.model, model_places());
 }
 

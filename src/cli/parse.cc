@@ -97,7 +97,7 @@ Result<int> parse(const ParseOptions& options) {
 
 Action make_parse(CLI::App& app) {
   auto options = std::make_shared<ParseOptions>();
-  add_shared_options(app, options->shared, ModelArgument::kRequired);
+  add_shared_options(app, options->shared, ModelArgument::kRequired, EngineUse::kNone);
   app.add_option("-f,--file", options->file, "a file with the lines (default: stdin)");
   app.add_option("--stream", options->stream_bytes,
                  "feed the text so many bytes at a time (the result is the same)")

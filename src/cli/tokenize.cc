@@ -139,7 +139,7 @@ Result<int> render_template(const SharedOptions& shared) {
 
 Action make_tokenize(CLI::App& app) {
   auto options = std::make_shared<TokenizeOptions>();
-  add_shared_options(app, options->shared, ModelArgument::kRequired);
+  add_shared_options(app, options->shared, ModelArgument::kRequired, EngineUse::kNone);
   app.add_option("-p,--prompt", options->text, "the text (default: stdin)");
   app.add_option("-f,--file", options->file, "a file with the text");
   app.add_flag("--special", options->special, "control-token spellings become tokens");
@@ -153,7 +153,7 @@ Action make_tokenize(CLI::App& app) {
 
 Action make_template(CLI::App& app) {
   auto shared = std::make_shared<SharedOptions>();
-  add_shared_options(app, *shared, ModelArgument::kRequired);
+  add_shared_options(app, *shared, ModelArgument::kRequired, EngineUse::kNone);
   return [shared] { return render_template(*shared); };
 }
 

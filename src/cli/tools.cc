@@ -124,20 +124,26 @@ Result<int> list(const SharedOptions& shared) {
 
 Action make_inspect(CLI::App& app) {
   auto flags = std::make_shared<InspectFlags>();
-  add_shared_options(app, flags->shared, ModelArgument::kRequired);
+  add_shared_options(app, flags->shared, ModelArgument::kRequired, EngineUse::kPlan);
   app.add_flag("--tensors", flags->tensors, "list every tensor");
   return [flags] { return inspect(*flags); };
 }
 
 Action make_verify(CLI::App& app) {
   auto shared = std::make_shared<SharedOptions>();
-  add_shared_options(app, *shared, ModelArgument::kRequired);
+  add_shared_options(app, *shared, ModelArgument::kRequired, EngineUse::kNone);
   return [shared] { return verify(*shared); };
 }
 
 Action make_doctor(CLI::App& app) {
   auto shared = std::make_shared<SharedOptions>();
-  add_shared_options(app, *shared, ModelArgument::kOptional);
+  add_shared_options(app, *shared, ModelArgument::kOptional, EngineUse::kPlan);
+  for (CLI::Option* option : app.get_options()) {
+    const std::string name = option->get_name();
+    if (name == "--ctx" || name == "--kv" || name == "--prefill-chunk" || name == "--memory") {
+      option->needs(app.get_option("MODEL"));
+    }
+  }
   return [shared] { return doctor(*shared); };
 }
 
@@ -167,7 +173,7 @@ Action make_perplexity(CLI::App& app) {
 
 Action make_list(CLI::App& app) {
   auto shared = std::make_shared<SharedOptions>();
-  add_shared_options(app, *shared, ModelArgument::kNone);
+  add_shared_options(app, *shared, ModelArgument::kNone, EngineUse::kNone);
   return [shared] { return list(*shared); };
 }
 

@@ -276,6 +276,32 @@ class Usage(unittest.TestCase):
                 self.check(2, [command, "x.gguf", option, "f"], option)
         self.check(2, ["run", "x.gguf", "-p", "a", "--json-schema", "f"], "--json-schema")
 
+    def test_commands_take_only_the_options_that_they_honour(self):
+        engine = [("--backend", "cpu"), ("--threads", 1), ("--cpu-isa", "generic"), ("--ctx", 5), ("--kv", "q8"),
+                  ("--prefill-chunk", 4), ("--memory", "1GiB"), ("--activations", "16"), ("--repack-cache", "on")]
+        for option, value in engine:
+            for args in [["tokenize", TINY, "-p", "a"], ["template", TINY], ["parse", TINY], ["verify", TINY], ["list"]]:
+                self.check(2, [*args, option, value], option)
+        for command in ["inspect", "doctor"]:
+            self.check(2, [command, TINY, "--repack-cache", "on"], "--repack-cache")
+        for option, value in [("--ctx", 5), ("--kv", "q8"), ("--prefill-chunk", 4), ("--memory", "1GiB")]:
+            self.check(2, ["doctor", option, value], option, "MODEL")
+
+    def test_what_plans_an_engine_refuses_what_cannot_run(self):
+        with tempfile.TemporaryDirectory() as folder:
+            words = mini_tokenizer.write(folder)
+            for args in [["doctor"], ["doctor", TINY], ["inspect", TINY], ["inspect", words]]:
+                self.check(2, [*args, "--backend", "cuda"], "cuda")
+        for command in [["inspect", TINY], ["doctor", TINY], ["run", TINY, "--ids", "2"], ["bench", TINY, "-p", "4"]]:
+            self.check(2, [*command, "--ctx", 10**7], "--ctx", str(10**7))
+        self.check(2, ["bench", TINY, "--ctx", 8, "-p", 16], "16", "8")
+        levels = json.loads(run("doctor", "--json")[1])["cpu"]["levels"]
+        for level in levels:
+            code, out, err = run("doctor", "--cpu-isa", level["name"], "--json")
+            self.assertEqual(code, 0 if level["supported"] else 2, err)
+            if code == 0:
+                self.assertIn(level["name"], json.loads(out)["backend"])
+
     def test_unknown_model_names_the_nearest(self):
         with tempfile.TemporaryDirectory() as folder:
             pathlib.Path(folder, "gemma-3-270m-q4_k_m.gguf").write_bytes(b"")

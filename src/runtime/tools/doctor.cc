@@ -30,21 +30,20 @@ base::Json memory_json() {
 }
 
 // The best of some passes: what the machine can do, not what it did at a busy moment.
-Result<double> bandwidth(int threads) {
+Result<double> bandwidth(base::ThreadPool& pool) {
   constexpr int kPasses = 5;
-  base::ThreadPool pool(threads);
   MB_ASSIGN(auto probe, runtime::BandwidthProbe::create(pool));
   double best = 0;
   for (int i = 0; i < kPasses; ++i) best = std::max(best, probe.measure());
   return best;
 }
 
-Result<base::Json> model_json(const std::string& path, const EngineOptions& options) {
+Result<base::Json> model_json(const std::string& path, const EngineOptions& options,
+                              const runtime::BackendHandle& backend) {
   MB_ASSIGN(const runtime::ModelPath model_path, runtime::open_model_path(path));
   MB_ASSIGN(const auto source, formats::open_weight_source(model_path.path));
   MB_ASSIGN(const model::TextConfig config, model::read_config(*source));
   MB_ASSIGN(const model::WeightMap map, model::map_weights(*source, config));
-  MB_ASSIGN(const runtime::BackendHandle backend, runtime::make_backend(options));
   MB_ASSIGN(runtime::RunnerOptions runner, runtime::runner_options(options));
   const Result<runtime::MemoryPlan> chosen =
       runtime::choose_context(config, map, *backend.backend, options, &runner);
@@ -62,14 +61,18 @@ Result<base::Json> model_json(const std::string& path, const EngineOptions& opti
 
 Result<std::string> doctor_json(const std::string& model_path, const EngineOptions& options) {
   MB_TRY(runtime::check_options(options));
-  MB_ASSIGN(const int threads, runtime::num_threads(options));
-  MB_ASSIGN(const double gb_per_s, bandwidth(threads));
-  base::Json out = {{"cpu", cpu_json()},  {"memory", memory_json()},
-                    {"gpu", nullptr},     {"gpu_note", "this build has no GPU backend"},
-                    {"threads", threads}, {"bandwidth_gb_per_s", gb_per_s},
+  MB_ASSIGN(const runtime::BackendHandle backend, runtime::make_backend(options));
+  MB_ASSIGN(const double gb_per_s, bandwidth(*backend.pool));
+  base::Json out = {{"cpu", cpu_json()},
+                    {"memory", memory_json()},
+                    {"gpu", nullptr},
+                    {"gpu_note", "this build has no GPU backend"},
+                    {"backend", backend.description},
+                    {"threads", backend.pool->num_threads()},
+                    {"bandwidth_gb_per_s", gb_per_s},
                     {"model", nullptr}};
   if (!model_path.empty()) {
-    MB_ASSIGN(out["model"], model_json(model_path, options));
+    MB_ASSIGN(out["model"], model_json(model_path, options, backend));
   }
   return base::dump_json(out);
 }

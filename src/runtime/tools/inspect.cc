@@ -142,7 +142,8 @@ void add_unused(const formats::WeightSource& source, const model::WeightMap& map
 }
 
 Result<void> add_model(const formats::WeightSource& source, const ModelPath& path,
-                       const InspectOptions& options, base::Json* out) {
+                       const InspectOptions& options, const ops::Backend& backend,
+                       base::Json* out) {
   MB_ASSIGN(const model::TextConfig config, model::read_config(source));
   std::vector<model::Fault> faults;
   const model::WeightMap map = model::map_weights(source, config, &faults);
@@ -163,14 +164,10 @@ Result<void> add_model(const formats::WeightSource& source, const ModelPath& pat
   // A plan is made for whole models only: a file that holds just a vocabulary has none.
   (*out)["plan"] = nullptr;
   if (!faults.empty()) return {};
-  MB_ASSIGN(const runtime::BackendHandle backend, runtime::make_backend(options.engine));
   MB_ASSIGN(runtime::RunnerOptions runner, runtime::runner_options(options.engine));
-  runner.context_tokens =
-      options.engine.context_tokens != 0
-          ? std::min(options.engine.context_tokens, config.max_position_embeddings)
-          : config.max_position_embeddings;
+  MB_ASSIGN(runner.context_tokens, runtime::context_limit(config, options.engine));
   (*out)["plan"] = runtime::plan_json(
-      runtime::plan_memory(config, map, *backend.backend, runner, options.engine.memory_bytes));
+      runtime::plan_memory(config, map, backend, runner, options.engine.memory_bytes));
   return {};
 }
 
@@ -202,6 +199,8 @@ bool holds_weights(const ModelPath& path) {
 
 Result<std::string> inspect_json(const std::string& path, const InspectOptions& options) {
   MB_TRY(runtime::check_options(options.engine));
+  // What cannot compute is refused even where a file has nothing to plan.
+  MB_ASSIGN(const runtime::BackendHandle backend, runtime::make_backend(options.engine));
   MB_ASSIGN(const ModelPath model_path, runtime::open_model_path(path));
   base::Json out = {{"path", model_path.path},
                     {"format", model_path.kind == PathKind::kGguf ? "gguf" : "safetensors"},
@@ -233,7 +232,7 @@ Result<std::string> inspect_json(const std::string& path, const InspectOptions& 
       if (found != source->config().end()) out["architecture"] = *found;
       out["name"] = name_of(*source, model_path);
     } else {
-      MB_TRY(add_model(*source, model_path, options, &out));
+      MB_TRY(add_model(*source, model_path, options, *backend.backend, &out));
     }
     MB_TRY(add_generation(source->config(), model_path, tokenizer.get(), &out));
   } else if (tokenizer != nullptr) {
