@@ -3,11 +3,13 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <functional>
 
 #include "base/error.h"
+#include "base/nearest.h"
 #include "cli/cli.h"
 
 namespace markbase::cli {
@@ -18,7 +20,7 @@ using OnObject = std::function<Result<std::string>(const base::Json&)>;
 Result<void> answer_line(std::string_view line, size_t number, const OnObject& handle) {
   if (line.find_first_not_of(" \t\r") == std::string_view::npos) return {};
   MB_ASSIGN(const base::Json object, base::parse_json(line, fmt::format("line {}", number)));
-  if (!object.is_object()) return base::bad_input("line {}: expected a JSON object", number);
+  if (!object.is_object()) return base::usage_error("line {}: expected a JSON object", number);
   Result<std::string> answer = handle(object);
   if (!answer.ok()) {
     return Error{answer.error().code, fmt::format("line {}: {}", number, answer.error().message)};
@@ -61,6 +63,16 @@ Result<void> for_each_json_line(const std::string& file, const OnObject& handle)
   Result<void> result = answer_lines(fd, file, handle);
   ::close(fd);
   return result;
+}
+
+Result<void> check_keys(const base::Json& object, std::span<const std::string_view> keys) {
+  for (const auto& [key, value] : object.items()) {
+    if (std::find(keys.begin(), keys.end(), key) != keys.end()) continue;
+    const std::string_view meant = base::nearest(key, keys);
+    return base::usage_error("\"{}\": no such key, expected {}{}", key, fmt::join(keys, ", "),
+                             meant.empty() ? std::string() : fmt::format(" (\"{}\"?)", meant));
+  }
+  return {};
 }
 
 }  // namespace markbase::cli

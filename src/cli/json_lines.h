@@ -2,7 +2,9 @@
 #pragma once
 
 #include <functional>
+#include <span>
 #include <string>
+#include <string_view>
 
 #include "base/json.h"
 #include "markbase/result.h"
@@ -10,9 +12,12 @@
 namespace markbase::cli {
 
 // Calls `handle` with every line that is not blank and prints what it returns as one line. `file`:
-// empty or "-" for stdin. Errors: kBadInput for a line that is no JSON object; those of `handle`,
-// with the number of the line.
+// empty or "-" for stdin. Errors: kBadInput for a line that is not JSON, kUsage for one that is no
+// object; those of `handle`, with the number of the line.
 Result<void> for_each_json_line(
     const std::string& file, const std::function<Result<std::string>(const base::Json&)>& handle);
+
+// Errors: kUsage naming the first key of `object` that is none of `keys`, and the nearest that is.
+Result<void> check_keys(const base::Json& object, std::span<const std::string_view> keys);
 
 }  // namespace markbase::cli

@@ -23,8 +23,8 @@ Result<const base::Json*> member(const base::Json& object, const char* key,
   const auto found = object.find(key);
   if (found == object.end() || found->is_null()) return nullptr;
   if (found->type() == type) return &*found;
-  return base::bad_input("\"{}\": expected {}, got {}", key, base::Json(type).type_name(),
-                         base::dump_json(*found));
+  return base::usage_error("\"{}\": expected {}, got {}", key, base::Json(type).type_name(),
+                           base::dump_json(*found));
 }
 
 Result<std::vector<int32_t>> ids_of(const base::Json& list, int64_t vocab_size) {
@@ -32,8 +32,8 @@ Result<std::vector<int32_t>> ids_of(const base::Json& list, int64_t vocab_size) 
   for (const base::Json& id : list) {
     const bool fits = id.is_number_integer() && id >= 0 && id < vocab_size;
     if (!fits) {
-      return base::bad_input("\"ids\": expected integers from 0 to {}, got {}", vocab_size - 1,
-                             base::dump_json(id));
+      return base::usage_error("\"ids\": expected integers from 0 to {}, got {}", vocab_size - 1,
+                               base::dump_json(id));
     }
     ids.push_back(id.get<int32_t>());
   }
@@ -44,29 +44,31 @@ Result<std::string> finish_of(const base::Json& object) {
   MB_ASSIGN(const base::Json* finish, member(object, "finish", base::Json::value_t::string));
   if (finish == nullptr) return std::string("stop");
   if (*finish == "stop" || *finish == "length") return finish->get<std::string>();
-  return base::bad_input("\"finish\": expected \"stop\" or \"length\", got {}",
-                         base::dump_json(*finish));
+  return base::usage_error("\"finish\": expected \"stop\" or \"length\", got {}",
+                           base::dump_json(*finish));
 }
 
 Result<std::optional<ToolDeclarations>> tools_of(const base::Json& object) {
   MB_ASSIGN(const base::Json* list, member(object, "tools", base::Json::value_t::array));
   if (list == nullptr) return std::optional<ToolDeclarations>();
   Result<ToolDeclarations> tools = ToolDeclarations::from_json(base::dump_json(*list));
-  if (!tools.ok()) return base::bad_input("{}", tools.error().message);
+  if (!tools.ok()) return base::usage_error("{}", tools.error().message);
   return std::optional<ToolDeclarations>(std::move(*tools));
 }
 
 Result<std::string> parse_line(const Tokenizer& tokenizer, const ParseOptions& options,
                                const base::Json& object) {
   using Type = base::Json::value_t;
+  static constexpr std::string_view kKeys[] = {"text", "ids", "tools", "prompt_tail", "finish"};
+  MB_TRY(check_keys(object, kKeys));
   MB_ASSIGN(const base::Json* text, member(object, "text", Type::string));
   MB_ASSIGN(const base::Json* ids, member(object, "ids", Type::array));
   MB_ASSIGN(const base::Json* tail, member(object, "prompt_tail", Type::string));
   MB_ASSIGN(const std::string finish, finish_of(object));
   MB_ASSIGN(const std::optional<ToolDeclarations> tools, tools_of(object));
   if ((text == nullptr) == (ids == nullptr)) {
-    return base::bad_input("expected one of \"text\" and \"ids\", got {}",
-                           text == nullptr ? "neither" : "both");
+    return base::usage_error("expected one of \"text\" and \"ids\", got {}",
+                             text == nullptr ? "neither" : "both");
   }
   OutputParser parser(tokenizer);
   if (tail != nullptr) parser.continue_from(tail->get_ref<const std::string&>());

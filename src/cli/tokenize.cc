@@ -3,6 +3,7 @@
 
 #include "base/error.h"
 #include "cli/cli.h"
+#include "cli/json_lines.h"
 #include "markbase/tokenizer.h"
 
 namespace markbase::cli {
@@ -46,10 +47,10 @@ Result<void> for_each_line(const std::string& text, Handle handle) {
 
 // The same with each line parsed as a JSON object.
 template <class Handle>
-Result<void> for_each_json_line(const std::string& text, Handle handle) {
+Result<void> for_each_object(const std::string& text, Handle handle) {
   return for_each_line(text, [&](std::string_view line) -> Result<base::Json> {
     MB_ASSIGN(const base::Json object, base::parse_json(line, "input"));
-    if (!object.is_object()) return base::bad_input("expected a JSON object");
+    if (!object.is_object()) return base::usage_error("expected a JSON object");
     return handle(object);
   });
 }
@@ -58,15 +59,19 @@ Result<bool> bool_field(const base::Json& object, const char* key, bool fallback
   const auto it = object.find(key);
   if (it == object.end() || it->is_null()) return fallback;
   if (!it->is_boolean())
-    return base::bad_input("\"{}\": expected true or false, got {}", key, it->dump());
+    return base::usage_error("\"{}\": expected true or false, got {}", key, it->dump());
   return it->template get<bool>();
 }
 
-Result<base::Json> encode_line(const Tokenizer& tokenizer, const base::Json& object) {
+// `default_special`: what counts for a line that does not say.
+Result<base::Json> encode_line(const Tokenizer& tokenizer, bool default_special,
+                               const base::Json& object) {
+  static constexpr std::string_view kKeys[] = {"text", "special", "bos"};
+  MB_TRY(check_keys(object, kKeys));
   const auto text = object.find("text");
   if (text == object.end() || !text->is_string())
-    return base::bad_input("expected a string \"text\"");
-  MB_ASSIGN(const bool special, bool_field(object, "special", false));
+    return base::usage_error("expected a string \"text\"");
+  MB_ASSIGN(const bool special, bool_field(object, "special", default_special));
   MB_ASSIGN(const bool bos, bool_field(object, "bos", false));
   base::Json answer;
   answer["ids"] = tokenizer.encode(text->get_ref<const std::string&>(), bos, special);
@@ -74,16 +79,19 @@ Result<base::Json> encode_line(const Tokenizer& tokenizer, const base::Json& obj
 }
 
 Result<base::Json> decode_line(const Tokenizer& tokenizer, const base::Json& object) {
+  static constexpr std::string_view kKeys[] = {"ids", "skip_special"};
+  MB_TRY(check_keys(object, kKeys));
   const auto ids = object.find("ids");
-  if (ids == object.end() || !ids->is_array()) return base::bad_input("expected an array \"ids\"");
+  if (ids == object.end() || !ids->is_array())
+    return base::usage_error("expected an array \"ids\"");
   std::vector<int32_t> numbers;
   for (const base::Json& id : *ids) {
     if (!id.is_number_integer())
-      return base::bad_input("\"ids\": expected integers, got {}", id.dump());
+      return base::usage_error("\"ids\": expected integers, got {}", id.dump());
     const int64_t number = id.get<int64_t>();
     if (number < 0 || number >= tokenizer.vocab_size()) {
-      return base::bad_input("\"ids\": expected 0 to {}, got {}", tokenizer.vocab_size() - 1,
-                             number);
+      return base::usage_error("\"ids\": expected 0 to {}, got {}", tokenizer.vocab_size() - 1,
+                               number);
     }
     numbers.push_back(static_cast<int32_t>(number));
   }
@@ -99,13 +107,14 @@ Result<int> tokenize(const TokenizeOptions& options) {
   MB_ASSIGN(const Tokenizer tokenizer, Tokenizer::load(path));
   MB_ASSIGN(const std::string text, input_text(options));
   if (options.decode) {
-    MB_TRY(for_each_json_line(
+    MB_TRY(for_each_object(
         text, [&](const base::Json& object) { return decode_line(tokenizer, object); }));
     return 0;
   }
   if (options.jsonl) {
-    MB_TRY(for_each_json_line(
-        text, [&](const base::Json& object) { return encode_line(tokenizer, object); }));
+    MB_TRY(for_each_object(text, [&](const base::Json& object) {
+      return encode_line(tokenizer, options.special, object);
+    }));
     return 0;
   }
   const std::vector<int32_t> ids = tokenizer.encode(text, true, options.special);
@@ -142,12 +151,15 @@ Action make_tokenize(CLI::App& app) {
   add_shared_options(app, options->shared, ModelArgument::kRequired, EngineUse::kNone);
   app.add_option("-p,--prompt", options->text, "the text (default: stdin)");
   app.add_option("-f,--file", options->file, "a file with the text");
-  app.add_flag("--special", options->special, "control-token spellings become tokens");
+  CLI::Option* special = app.add_flag("--special", options->special,
+                                      "control-token spellings become tokens (with --jsonl: where "
+                                      "a line does not say)");
   CLI::Option* jsonl = app.add_flag("--jsonl", options->jsonl,
                                     "each line {\"text\", \"special\", \"bos\"} gives {\"ids\"}");
   app.add_flag("--decode", options->decode,
                "each line {\"ids\", \"skip_special\"} gives {\"text\"}")
-      ->excludes(jsonl);
+      ->excludes(jsonl)
+      ->excludes(special);
   return [options] { return tokenize(*options); };
 }
 

@@ -392,7 +392,7 @@ class Parse(unittest.TestCase):
         import jsonschema
         schema = json.loads((SOURCE / "docs/schemas/parse.schema.json").read_text())
         for options in [[], ["--stream", 1], ["--stream", 3], ["--stream", 10**9]]:
-            answers = self.parse(self.rows, *options)
+            answers = self.parse([{k: v for k, v in row.items() if k != "expected"} for row in self.rows], *options)
             self.assertEqual(len(answers), len(self.rows))
             for row, answer in zip(self.rows, answers):
                 self.assertEqual(self.got(answer), self.expected(row), f"{options} {row['text']!r}")
@@ -445,13 +445,48 @@ class Parse(unittest.TestCase):
         for line, word in [("{", "line 2"), ("[]", "object"), ("{}", "neither"), ('{"text": "a", "ids": [1]}', "both"),
                            ('{"text": 3}', "text"), ('{"ids": "3"}', "ids"), ('{"ids": [-1]}', "-1"), ('{"ids": [99999]}', "99999"),
                            ('{"ids": [1.5]}', "1.5"), ('{"text": "a", "finish": "end"}', "finish"), ('{"text": "a", "tools": {}}', "tools"),
-                           ('{"text": "a", "tools": [{}]}', "tools"), ('{"text": "a", "prompt_tail": 1}', "prompt_tail")]:
+                           ('{"text": "a", "tools": [{}]}', "tools"), ('{"text": "a", "prompt_tail": 1}', "prompt_tail"),
+                           ('{"text": "a", "finsh": "length"}', '("finish"?)')]:
             code, out, err = run("parse", self.model, stdin='{"text": "good"}\n' + line + "\n")
-            self.assertEqual((code, len(out.splitlines())), (3, 1), f"{line}: {err}")
+            self.assertEqual((code, len(out.splitlines())), (3 if line == "{" else 2, 1), f"{line}: {err}")
             self.assertIn("line 2", err)
             self.assertIn(word, err)
         self.assertEqual(run("parse", self.model, "--stream", 0)[0], 2)
         self.assertEqual(run("parse", self.model, "-f", "/nonexistent")[0], 3)
+
+
+class JsonLines(unittest.TestCase):
+    def setUp(self):
+        self.folder = tempfile.TemporaryDirectory()
+        self.model = mini_tokenizer.write(self.folder.name)
+
+    def tearDown(self):
+        self.folder.cleanup()
+
+    def test_the_same_mistake_has_the_same_code(self):
+        good = {"template": '{"messages": [{"role": "user", "content": "a"}]}', "tokenize": '{"text": "a"}',
+                "parse": '{"text": "a"}', "decode": '{"ids": [40]}'}
+        for name, line in good.items():
+            args = {"tokenize": ["tokenize", self.model, "--jsonl"],
+                    "decode": ["tokenize", self.model, "--decode"]}.get(name, [name, self.model])
+            object_ = json.loads(line)
+            for bad, code in [('{"text":', 3), ("[]", 2), ("{}", 2), (json.dumps({**object_, "bso": False}), 2),
+                              (json.dumps({key: {} for key in object_}), 2)]:
+                got, out, err = run(*args, stdin=bad + "\n")
+                self.assertEqual((got, out), (code, ""), f"{name} {bad}: {err}")
+                self.assertIn("line 1: ", err)
+            if name != "template":  # needs a template, which this model has not
+                self.assertEqual(run(*args, stdin=line)[0], 0)
+
+    def test_special_counts_for_lines_that_do_not_say(self):
+        turn = mini_tokenizer.SPECIAL.index("<|turn>")
+        lines = '{"text": "<|turn>"}\n{"text": "<|turn>", "special": false}\n{"text": "<|turn>", "special": true}\n'
+        for option, wanted in [([], [False, False, True]), (["--special"], [True, False, True])]:
+            _, out, err = run("tokenize", self.model, "--jsonl", *option, stdin=lines)
+            self.assertEqual([json.loads(line)["ids"] == [turn] for line in out.splitlines()], wanted, err)
+        code, _, err = run("tokenize", self.model, "--decode", "--special", stdin='{"ids": [40]}')
+        self.assertEqual(code, 2, err)
+        self.assertIn("--special", err)
 
 
 class Defaults(unittest.TestCase):
@@ -955,7 +990,7 @@ class WithModel(unittest.TestCase):
         code, out, _ = run("tokenize", MODEL, "--decode", stdin=json.dumps({"ids": ids, "skip_special": True}))
         self.assertEqual(json.loads(out)["text"], "Hello world")
         code, _, err = run("tokenize", MODEL, "--decode", stdin='{"ids": [99999999]}')
-        self.assertEqual(code, 3)
+        self.assertEqual(code, 2)
         self.assertIn("99999999", err)
 
     def test_template(self):

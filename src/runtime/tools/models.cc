@@ -1,10 +1,10 @@
 // Models by name: in the models folder, or in the local Hugging Face cache.
 #include <algorithm>
 #include <filesystem>
-#include <numeric>
 #include <optional>
 
 #include "base/error.h"
+#include "base/nearest.h"
 #include "markbase/tools.h"
 #include "runtime/model_files.h"
 
@@ -101,26 +101,12 @@ std::vector<Entry> all_models(const ModelPlaces& places) {
   return entries;
 }
 
-size_t edit_distance(std::string_view a, std::string_view b) {
-  std::vector<size_t> row(b.size() + 1);
-  std::iota(row.begin(), row.end(), size_t{0});
-  for (size_t i = 1; i <= a.size(); ++i) {
-    size_t diagonal = std::exchange(row[0], i);
-    for (size_t j = 1; j <= b.size(); ++j) {
-      const size_t replaced = diagonal + (a[i - 1] == b[j - 1] ? 0 : 1);
-      diagonal = row[j];
-      row[j] = std::min({row[j] + 1, row[j - 1] + 1, replaced});
-    }
-  }
-  return row[b.size()];
-}
-
 std::string nearest_text(const std::string& name, const std::vector<Entry>& entries) {
   constexpr size_t kLongest = 256;
   if (entries.empty()) return "no model is there yet";
   const std::string shown = name.substr(0, kLongest);
   const auto nearer = [&](const Entry& a, const Entry& b) {
-    return edit_distance(shown, a.name) < edit_distance(shown, b.name);
+    return base::edit_distance(shown, a.name) < base::edit_distance(shown, b.name);
   };
   return "the nearest name is \"" + std::min_element(entries.begin(), entries.end(), nearer)->name +
          "\"";
