@@ -27,4 +27,8 @@ BUILD_PACKAGES=(ca-certificates cmake g++ git libcli11-dev libfmt-dev libspdlog-
 jobs() { nproc; }
 
 # The models folder, and the 270M model in it (fetched once, checked always).
-models_dir() { printf '%s' "${MARKBASE_MODELS:-$HOME/.local/share/markbase/models}"; }
+models_dir() {
+  local models="${MARKBASE_MODELS:-${HOME:+$HOME/.local/share/markbase/models}}"
+  [ -n "$models" ] || die "neither MARKBASE_MODELS nor HOME is set: one of them says where models are"
+  printf '%s' "$models"
+}

@@ -1,6 +1,7 @@
 #include "base/json.h"
 
 #include "base/error.h"
+#include "base/json_fault.h"
 
 namespace markbase::base {
 namespace {
@@ -32,6 +33,17 @@ bool nesting_within_limit(std::string_view text) {
 
 }  // namespace
 
+std::string_view json_fault(std::string_view what) {
+  if (!what.starts_with('[')) return what;
+  const size_t bracket = what.find("] ");
+  if (bracket == what.npos) return what;
+  std::string_view rest = what.substr(bracket + 2);
+  // The caller names the byte; line and column would be a second place.
+  const size_t colon = rest.find(": ");
+  if (rest.starts_with("parse error") && colon != rest.npos) rest.remove_prefix(colon + 2);
+  return rest;
+}
+
 Result<Json> parse_json(std::string_view text, std::string_view what) {
   if (!nesting_within_limit(text)) {
     return bad_input("{}: JSON nested deeper than {} levels", what, kMaxDepth);
@@ -40,9 +52,9 @@ Result<Json> parse_json(std::string_view text, std::string_view what) {
   try {
     return Json::parse(text.begin(), text.end());
   } catch (const nlohmann::json::parse_error& e) {
-    return bad_input("{}: not valid JSON at byte {}: {}", what, e.byte, e.what());
+    return bad_input("{}: not valid JSON at byte {}: {}", what, e.byte, json_fault(e.what()));
   } catch (const std::exception& e) {
-    return bad_input("{}: JSON could not be read: {}", what, e.what());
+    return bad_input("{}: JSON could not be read: {}", what, json_fault(e.what()));
   }
 }
 

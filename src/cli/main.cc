@@ -6,6 +6,7 @@
 #include <iterator>
 
 #include "base/error.h"
+#include "base/nearest.h"
 #include "cli/cli.h"
 #include "markbase/version.h"
 
@@ -79,6 +80,31 @@ std::string version_text() {
                      MARKBASE_COMPILER);
 }
 
+// What a command was given and does not take: the first option, with the nearest that it has, or
+// the first word.
+std::string surplus_text(const CLI::App& app) {
+  const std::vector<std::string> surplus = app.remaining(/*recurse=*/true);
+  const auto is_option = [](const std::string& word) {
+    return word.size() > 1 && word.starts_with('-');
+  };
+  const auto option = std::find_if(surplus.begin(), surplus.end(), is_option);
+  if (option == surplus.end()) {
+    return fmt::format("not expected: '{}'", surplus.empty() ? "" : surplus.front());
+  }
+  const std::string name = option->substr(0, option->find('='));
+  const std::vector<const CLI::App*> chosen =
+      app.get_subcommands([](const CLI::App* sub) { return sub->parsed(); });
+  const CLI::App& command = chosen.empty() ? app : *chosen.front();
+  std::vector<std::string> names;
+  for (const CLI::Option* known : command.get_options()) {
+    for (const std::string& known_name : known->get_lnames()) names.push_back("--" + known_name);
+  }
+  const std::vector<std::string_view> views(names.begin(), names.end());
+  const std::string_view meant = base::nearest(name, views);
+  return fmt::format("{}: no such option{}", name,
+                     meant.empty() ? std::string() : fmt::format(" (did you mean {}?)", meant));
+}
+
 // `markbase help COMMAND` is `markbase COMMAND --help`.
 std::vector<std::string> arguments(int argc, char** argv) {
   std::vector<std::string> args(argv + 1, argv + argc);
@@ -133,6 +159,9 @@ int run(int argc, char** argv) {
     const std::vector<CLI::App*> chosen = app.get_subcommands();
     Result<void> printed = print(chosen.empty() ? app.help() : chosen[0]->help("markbase"));
     return printed.ok() ? 0 : report(printed.error());
+  } catch (const CLI::ExtrasError&) {
+    return report(base::usage_error("{}. `markbase help {}` lists what there is", surplus_text(app),
+                                    args.empty() ? "" : args[0]));
   } catch (const CLI::ParseError& error) {
     const bool in_command = !args.empty() && !args[0].starts_with("-");
     return report(base::usage_error("{}. `markbase help{}` lists what there is", error.what(),

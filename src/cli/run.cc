@@ -97,13 +97,13 @@ Result<int> run(const RunOptions& options) {
 }  // namespace
 
 std::string timing_line(const Timings& timings) {
-  const double prompt_rate =
-      timings.prompt_ms > 0
-          ? 1000.0 * static_cast<double>(timings.prompt_tokens) / timings.prompt_ms
-          : 0.0;
-  std::string line =
-      fmt::format("prompt {} tokens, {:.0f} tokens/s | first token after {:.0f} ms | {} tokens",
-                  timings.prompt_tokens, prompt_rate, timings.ttft_ms, timings.generated_tokens);
+  std::string line = fmt::format("prompt {} tokens", timings.prompt_tokens);
+  if (timings.prompt_ms > 0) {
+    line += fmt::format(", {:.0f} tokens/s | first token after {:.0f} ms",
+                        1000.0 * static_cast<double>(timings.prompt_tokens) / timings.prompt_ms,
+                        timings.ttft_ms);
+  }
+  line += fmt::format(" | {} tokens", timings.generated_tokens);
   // One token has no rate: it comes with the prompt.
   if (timings.generated_tokens > 1) line += fmt::format(", {:.1f} tokens/s", timings.tokens_per_s);
   return line;

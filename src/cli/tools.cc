@@ -91,6 +91,9 @@ struct PerplexityFlags {
 
 Result<int> perplexity(const PerplexityFlags& flags) {
   MB_TRY(check_output_apart("--save-logits", flags.save_logits, flags.shared, flags.file));
+  if (flags.shared.context_tokens == 1) {
+    return base::usage_error("--ctx: expected 2 or more, BOS and a token to score, got 1");
+  }
   MB_ASSIGN(const std::string text, read_file(flags.file));
   MB_ASSIGN(Engine engine, load_engine(flags.shared));
   tools::PerplexityOptions options;
@@ -113,7 +116,12 @@ Result<int> list(const SharedOptions& shared) {
   MB_ASSIGN(const std::string document, tools::list_json(places));
   MB_ASSIGN(const base::Json parsed, base::parse_json(document, "report"));
   if (parsed.empty() && !shared.json) {
-    note(shared.quiet, fmt::format("no models yet in {} or {}", places.models_dir, places.hf_home));
+    const bool nowhere = places.models_dir.empty() && places.hf_home.empty();
+    note(shared.quiet,
+         nowhere ? "nowhere to look for models: neither MARKBASE_MODELS nor HF_HOME nor HOME is set"
+                 : fmt::format("no models yet in {}{}{}", places.models_dir,
+                               places.models_dir.empty() || places.hf_home.empty() ? "" : " or ",
+                               places.hf_home));
     return 0;
   }
   MB_TRY(print_document(document, shared.json));

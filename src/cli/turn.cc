@@ -85,7 +85,12 @@ Result<void> offer_tools(const ToolRunner& tools, const Engine& engine, Request&
     return base::usage_error("--tools: this model's chat format has none");
   }
   if (request.messages.empty()) {
-    return base::usage_error("--tools: goes with a conversation, got a plain prompt");
+    if (!request.ids.empty()) {
+      return base::usage_error("--tools: ids are taken as they are, without a template");
+    }
+    return base::usage_error("--tools: {}", engine.info().has_chat_template
+                                                ? "--raw offers no tools"
+                                                : "this model has no chat template");
   }
   request.tools = tools.tools();
   return {};

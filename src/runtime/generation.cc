@@ -161,8 +161,11 @@ class Answer {
     Timings& t = completion_.timings;
     t.load_ms = model_.load_ms;
     t.prompt_tokens = static_cast<int64_t>(state_.prompt_ids.size());
-    t.prompt_ms = ms_between(start, first);
-    t.ttft_ms = ms_between(state_.submitted, first);
+    // Where nothing may be generated, nothing was read and no token came first.
+    if (state_.request.max_tokens != 0) {
+      t.prompt_ms = ms_between(start, first);
+      t.ttft_ms = ms_between(state_.submitted, first);
+    }
     t.generated_tokens = static_cast<int64_t>(completion_.ids.size());
     t.decode_ms = ms_between(first, last);
     const bool measurable = t.generated_tokens > 1 && t.decode_ms > 0;

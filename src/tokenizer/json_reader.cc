@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "base/json_fault.h"
 #include "tokenizer/merge_list.h"
 
 namespace markbase::tokenizer {
@@ -82,7 +83,7 @@ class Reader {
     return true;
   }
   bool parse_error(size_t position, const std::string&, const Json::exception& e) {
-    return fail(fmt::format("not valid JSON at byte {}: {}", position, e.what()));
+    return fail(fmt::format("not valid JSON at byte {}: {}", position, base::json_fault(e.what())));
   }
 
  private:

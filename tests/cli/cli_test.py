@@ -276,6 +276,41 @@ class Usage(unittest.TestCase):
                 self.check(2, [command, "x.gguf", option, "f"], option)
         self.check(2, ["run", "x.gguf", "-p", "a", "--json-schema", "f"], "--json-schema")
 
+    def test_messages_say_what_is_expected(self):
+        self.check(2, ["perplexity", TINY, "-f", "/dev/null", "--ctx", 1], "expected 2 or more", "got 1")
+        self.check(2, ["run", TINY, "--promt", "x"], "--promt: no such option (did you mean --prompt?)")
+        self.check(2, ["run", TINY, "--promt=x", "y"], "--promt: no such option (did you mean --prompt?)")
+        self.check(2, ["run", TINY, "surplus", "words"], "not expected: 'surplus'")
+        with tempfile.TemporaryDirectory() as folder:
+            tools = pathlib.Path(folder, "tools.json")
+            tools.write_text("[{]")
+            code, _, err = run("run", TINY, "--ids", "2", "--tools", tools)
+            self.assertEqual(code, 2, err)
+            self.assertIn("not valid JSON at byte 3: syntax error while", err)
+            self.assertNotIn("json.exception", err)
+        for words in [["tokenize", TINY, "--jsonl"], ["parse", TINY], ["template", TINY]]:
+            code, _, err = run(*words, stdin='{"text":}\n')
+            self.assertEqual(code, 3, err)
+            self.assertRegex(err, r"line 1: .*not valid JSON at byte 9: syntax error while")
+            self.assertNotIn("json.exception", err)
+
+    def test_nothing_is_timed_where_nothing_ran(self):
+        code, out, err = run("run", TINY, "--ids", "2,3", "-n", 0, "--json")
+        self.assertEqual(code, 0, err)
+        timings = json.loads(out)["timings"]
+        self.assertEqual((timings["prompt_ms"], timings["ttft_ms"], timings["generated_tokens"]), (0, 0, 0))
+        self.assertIn("prompt 2 tokens | 0 tokens\n", err)
+
+    def test_without_a_home(self):
+        bare = {name: value for name, value in os.environ.items() if name not in ("HOME", "HF_HOME", "MARKBASE_MODELS")}
+        for added, word in [({}, "neither MARKBASE_MODELS nor HF_HOME nor HOME is set"), ({"HF_HOME": "/nope"}, "in /nope\n")]:
+            done = subprocess.run([BINARY, "list"], env={**bare, **added}, capture_output=True, text=True)
+            self.assertEqual((done.returncode, done.stdout), (0, ""), done.stderr)
+            self.assertIn(word, done.stderr)
+        done = subprocess.run([SOURCE / "scripts/fetch_model.sh"], env=bare, capture_output=True, text=True)
+        self.assertEqual((done.returncode, done.stdout), (1, ""), done.stderr)
+        self.assertIn("neither MARKBASE_MODELS nor HOME is set", done.stderr)
+
     def test_commands_take_only_the_options_that_they_honour(self):
         engine = [("--backend", "cpu"), ("--threads", 1), ("--cpu-isa", "generic"), ("--ctx", 5), ("--kv", "q8"),
                   ("--prefill-chunk", 4), ("--memory", "1GiB"), ("--activations", "16"), ("--repack-cache", "on")]
@@ -539,6 +574,17 @@ class Tools(unittest.TestCase):
                 self.check(["--tools", path], "--tools", str(path))
             code, _, err = run("run", TINY, "--ids", "2,3", "--tools", folder + "/none.json")
             self.assertEqual(code, 3, err)
+
+    def test_plain_prompts_say_why_they_have_no_tools(self):
+        with tempfile.TemporaryDirectory() as folder:
+            tools = pathlib.Path(folder, "tools.json")
+            tools.write_text('[{"name": "f"}]')
+            template = (SOURCE / "tests/golden/chat/gemma4-chat-template.jinja").read_text()
+            model = scripted_model.write(folder, {}, template)
+            for args, word in [(["--ids", "2"], "ids are taken as they are"), (["-p", "a", "--raw"], "--raw offers no tools")]:
+                code, out, err = run("run", model, *args, "-n", 1, "--tools", tools)
+                self.assertEqual((code, out), (2, ""), err)
+                self.assertIn("--tools: " + word, err)
 
     def test_thinking_is_refused_where_there_is_none(self):
         self.check(["--think"], "--think")

@@ -4,6 +4,7 @@
 #include <unordered_set>
 
 #include "base/json.h"
+#include "base/json_fault.h"
 #include "formats/broken.h"
 
 namespace markbase::formats {
@@ -58,7 +59,7 @@ class Handler : public Json::json_sax_t {
   bool end_array() override { return on_token(Token::kEndArray); }
   bool parse_error(std::size_t position, const std::string&, const Json::exception& e) override {
     error_ = base::bad_input("{}: {}: expected valid JSON, got an error at byte {}: {}", path_,
-                             where_, position, e.what());
+                             where_, position, base::json_fault(e.what()));
     return false;
   }
 

@@ -191,6 +191,10 @@ struct Windows {
 };
 
 Result<Windows> windows_of(const PerplexityOptions& options, int64_t context_tokens) {
+  if (context_tokens < 2) {
+    return base::usage_error("--ctx: expected 2 or more, BOS and a token to score, got {}",
+                             context_tokens);
+  }
   if (options.window_tokens < 0 || options.window_tokens == 1 ||
       options.window_tokens > context_tokens) {
     return base::usage_error("--ctx: expected 2 to {}, got {}", context_tokens,
@@ -198,7 +202,6 @@ Result<Windows> windows_of(const PerplexityOptions& options, int64_t context_tok
   }
   Windows windows;
   windows.size = (options.window_tokens == 0 ? context_tokens : options.window_tokens) - 1;
-  if (windows.size < 1) return base::usage_error("--ctx: expected a context of 2 or more tokens");
   windows.stride = options.stride_tokens == 0 ? windows.size : options.stride_tokens;
   if (windows.stride < 1 || windows.stride > windows.size) {
     return base::usage_error("--stride: expected 1 to {}, got {}", windows.size,

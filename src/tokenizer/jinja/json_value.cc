@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 #include "base/json.h"
+#include "base/json_fault.h"
 
 namespace markbase::tokenizer::jinja {
 namespace {
@@ -42,7 +43,7 @@ class Builder {
   bool start_array(size_t) { return open(arena_.list({})); }
   bool end_array() { return close(); }
   bool parse_error(size_t position, const std::string&, const Json::exception& e) {
-    return fail(fmt::format("not valid JSON at byte {}: {}", position, e.what()));
+    return fail(fmt::format("not valid JSON at byte {}: {}", position, base::json_fault(e.what())));
   }
 
  private:
