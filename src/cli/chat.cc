@@ -180,7 +180,7 @@ class Chat {
     request.messages = messages_;
     request.messages.push_back({"user", text});
     request.enable_thinking = options_.think;
-    MB_TRY(apply_sampling(options_.sampling, engine_.info().sampling_defaults, request));
+    apply_sampling(options_.sampling, engine_.info().sampling_defaults, request);
     explain_sampling(request, options_.shared);
     MB_TRY(offer_tools(tools_, engine_, request));
     AnswerPrinter printer;
@@ -214,6 +214,7 @@ Result<int> run(const ChatOptions& options) {
   if (options.shared.json)
     return base::usage_error("--json: chat talks to a person; use `run --json`");
   MB_TRY(refuse_options_of_run(options));
+  MB_TRY(check_sampling(options.sampling));
   MB_ASSIGN(const ToolRunner tools, ToolRunner::create(options.tools));
   MB_ASSIGN(Engine engine, load_engine(options.shared));
   if (!engine.info().has_chat_format) {

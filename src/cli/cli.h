@@ -104,9 +104,12 @@ Result<std::vector<int64_t>> parse_integers(const std::string& text, const std::
 Result<std::vector<int32_t>> parse_ids(const std::string& text, int64_t vocab_size);
 
 // --- prompt.cc ---
-// The ids a prompt stands for: --ids; or -p, -f, stdin (if allowed) through the template unless
-// --raw.
-Result<Request> prompt_request(const PromptOptions& prompt, const Engine& engine, bool allow_stdin);
+// What can be known before a model is loaded: no two prompts, ids that are numbers, options that go
+// together, a file that can be read (it is: its text takes its place).
+Result<PromptOptions> checked_prompt(PromptOptions prompt);
+// The request that a checked prompt stands for: --ids; or -p, -f or stdin through the template
+// unless --raw.
+Result<Request> prompt_request(const PromptOptions& prompt, const Engine& engine);
 
 // --- io.cc ---
 // A text, or a line of JSON, is refused when it goes on past this: a pipe need not end.
@@ -114,6 +117,10 @@ inline constexpr size_t kMostInputBytes = size_t{256} << 20;
 // Errors: kBadInput (cannot be read, or longer than kMostInputBytes), kCancelled.
 Result<std::string> read_file(const std::string& path);
 Result<std::string> read_stdin();
+// Whether a file, or a folder for files, could be made at `path`, before the work that fills it.
+// Errors: kFailed.
+Result<void> check_file_target(const std::string& path);
+Result<void> check_folder_target(const std::string& path);
 // Writes to stdout and flushes; kFailed when the pipe is closed or the disk is full.
 Result<void> print(std::string_view text);
 // A note on stderr, unless quiet.

@@ -1,10 +1,12 @@
 #include <fcntl.h>
 #include <sys/ioctl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
 #include <iterator>
 
@@ -32,6 +34,25 @@ Result<std::string> read_all(int fd, const std::string& name) {
     if (static_cast<size_t>(n) > kMostInputBytes - text.size()) return too_long(name);
     text.append(buffer, static_cast<size_t>(n));
   }
+}
+
+Error cannot_write(const std::string& path, int error) {
+  return base::failed("{}: cannot be written: {}", path, std::strerror(error));
+}
+
+std::string parent_of(const std::filesystem::path& path) {
+  const std::filesystem::path parent =
+      (path.has_filename() ? path : path.parent_path()).parent_path();
+  return parent.empty() ? "." : parent.string();
+}
+
+// That `folder` is one and takes files.
+Result<void> check_folder(const std::string& path, const std::string& folder) {
+  struct stat status = {};
+  if (::stat(folder.c_str(), &status) != 0) return cannot_write(path, errno);
+  if (!S_ISDIR(status.st_mode)) return cannot_write(path, ENOTDIR);
+  if (::access(folder.c_str(), W_OK | X_OK) != 0) return cannot_write(path, errno);
+  return {};
 }
 
 // Lines of at most `columns` characters, broken at spaces; a longer word stays as it is.
@@ -83,6 +104,20 @@ Result<std::string> read_file(const std::string& path) {
   Result<std::string> text = read_all(fd, path);
   ::close(fd);
   return text;
+}
+
+Result<void> check_file_target(const std::string& path) {
+  struct stat status = {};
+  if (::stat(path.c_str(), &status) == 0) {
+    if (S_ISDIR(status.st_mode)) return cannot_write(path, EISDIR);
+    if (!S_ISREG(status.st_mode)) return {};  // /dev/null: written in place
+  }
+  return check_folder(path, parent_of(path));
+}
+
+Result<void> check_folder_target(const std::string& path) {
+  std::error_code ignored;
+  return check_folder(path, std::filesystem::exists(path, ignored) ? path : parent_of(path));
 }
 
 Result<std::string> read_stdin() { return read_all(STDIN_FILENO, "stdin"); }

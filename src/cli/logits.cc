@@ -35,8 +35,10 @@ Result<void> check_interrupt() {
 Result<int> logits(const LogitsOptions& options) {
   if (options.out.empty()) return base::usage_error("--out: where should the rows go? --out F.npy");
   MB_TRY(check_output_apart("--out", options.out, options.shared, options.prompt.file));
+  MB_TRY(check_file_target(options.out));
+  MB_ASSIGN(const PromptOptions prompt, checked_prompt(options.prompt));
   MB_ASSIGN(Engine engine, load_engine(options.shared));
-  MB_ASSIGN(const Request request, prompt_request(options.prompt, engine, true));
+  MB_ASSIGN(const Request request, prompt_request(prompt, engine));
   MB_ASSIGN(const std::vector<int32_t> ids, engine.prompt_ids(request));
   const GracefulInterrupt graceful;
   MB_ASSIGN(NpyWriter writer, NpyWriter::create(options.out));
@@ -120,10 +122,15 @@ Result<int> list_trace(Engine& engine, const TraceOptions& options) {
 }
 
 Result<int> trace(const TraceOptions& options) {
-  MB_ASSIGN(Engine engine, load_engine(options.shared));
-  if (options.list) return list_trace(engine, options);
+  if (options.list) {
+    MB_ASSIGN(Engine engine, load_engine(options.shared));
+    return list_trace(engine, options);
+  }
   if (options.out.empty()) return base::usage_error("--out: where should the files go? --out DIR");
-  MB_ASSIGN(const Request request, prompt_request(options.prompt, engine, true));
+  MB_TRY(check_folder_target(options.out));
+  MB_ASSIGN(const PromptOptions prompt, checked_prompt(options.prompt));
+  MB_ASSIGN(Engine engine, load_engine(options.shared));
+  MB_ASSIGN(const Request request, prompt_request(prompt, engine));
   MB_ASSIGN(const std::vector<int32_t> ids, engine.prompt_ids(request));
   if (::mkdir(options.out.c_str(), 0777) != 0 && errno != EEXIST) {
     return base::failed("{}: cannot be made: {}", options.out, std::strerror(errno));

@@ -37,6 +37,21 @@ bool can_rename_over(const std::string& path) {
 
 }  // namespace
 
+Result<void> check_npy(const std::string& path) {
+  struct stat status = {};
+  // A pipe gives its beginning once.
+  if (::stat(path.c_str(), &status) == 0 && !S_ISREG(status.st_mode)) return {};
+  std::FILE* file = std::fopen(path.c_str(), "rb");
+  if (file == nullptr)
+    return base::bad_input("{}: cannot be opened: {}", path, std::strerror(errno));
+  char magic[6] = {};
+  const bool is_npy = std::fread(magic, 1, sizeof(magic), file) == sizeof(magic) &&
+                      std::memcmp(magic, "\x93NUMPY", sizeof(magic)) == 0;
+  std::fclose(file);
+  if (is_npy) return {};
+  return base::bad_input("{}: expected a .npy file, got something else", path);
+}
+
 Result<NpyWriter> NpyWriter::create(const std::string& path) {
   NpyWriter writer;
   writer.path_ = path;

@@ -12,6 +12,10 @@
 
 namespace markbase::cli {
 
+// Errors: kBadInput where `path` cannot be read or does not begin as a .npy file does (a pipe is
+// not looked into).
+Result<void> check_npy(const std::string& path);
+
 class NpyWriter {
  public:
   // Creates (or overwrites) the file under a temporary name; close() gives it its own name.

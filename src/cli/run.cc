@@ -64,14 +64,16 @@ Result<int> run(const RunOptions& options) {
   if (!options.json_schema.empty()) {
     return base::usage_error("--json-schema: this build cannot constrain the output yet");
   }
+  MB_TRY(check_sampling(options.sampling));
+  MB_ASSIGN(const PromptOptions prompt, checked_prompt(options.prompt));
   MB_ASSIGN(const ToolRunner tools, ToolRunner::create(options.tools));
   MB_ASSIGN(Engine engine, load_engine(options.shared));
-  MB_ASSIGN(Request request, prompt_request(options.prompt, engine, true));
+  MB_ASSIGN(Request request, prompt_request(prompt, engine));
   if (!options.prompt.raw && !engine.info().has_chat_template && request.ids.empty()) {
     note(options.shared.quiet,
          "this model carries no chat template: the text is continued as it is");
   }
-  MB_TRY(apply_sampling(options.sampling, engine.info().sampling_defaults, request));
+  apply_sampling(options.sampling, engine.info().sampling_defaults, request);
   note_overrides(options.sampling, engine.info().sampling_defaults, options.shared.quiet);
   explain_sampling(request, options.shared);
   MB_TRY(offer_tools(tools, engine, request));

@@ -38,8 +38,7 @@ void add_sampling_options(CLI::App& app, SamplingFlags& flags) {
   app.add_flag("--ignore-eos", flags.ignore_eos, "go on past the end of the answer");
 }
 
-Result<void> apply_sampling(const SamplingFlags& flags, const SamplingOptions& defaults,
-                            Request& request) {
+Result<void> check_sampling(const SamplingFlags& flags) {
   constexpr float kMaxFactor = 1e6F;
   constexpr float kLeastPenalty = 1e-3F;  // logits divided by less leave the range of floats
   MB_TRY(check_float(flags.temperature, "--temperature", 0.0F, true, kMaxFactor));
@@ -51,6 +50,10 @@ Result<void> apply_sampling(const SamplingFlags& flags, const SamplingOptions& d
     if (stop.empty())
       return base::usage_error("--stop: an empty text would stop every answer at once");
   }
+  return {};
+}
+
+void apply_sampling(const SamplingFlags& flags, const SamplingOptions& defaults, Request& request) {
   request.sampling = defaults;
   request.sampling.temperature = flags.temperature.value_or(defaults.temperature);
   request.sampling.top_k = flags.top_k.value_or(defaults.top_k);
@@ -62,7 +65,6 @@ Result<void> apply_sampling(const SamplingFlags& flags, const SamplingOptions& d
   request.max_tokens = flags.max_tokens.value_or(-1);
   request.stop = flags.stop;
   request.ignore_eos = flags.ignore_eos;
-  return {};
 }
 
 void note_overrides(const SamplingFlags& flags, const SamplingOptions& defaults, bool quiet) {

@@ -22,10 +22,12 @@ struct SamplingFlags {
 };
 
 void add_sampling_options(CLI::App& app, SamplingFlags& flags);
+// Ranges, before a model is loaded. Errors: kUsage.
+Result<void> check_sampling(const SamplingFlags& flags);
 // Fills request.sampling, max_tokens, stop and ignore_eos. Without --seed one is drawn from the
 // system.
-Result<void> apply_sampling(const SamplingFlags& flags, const SamplingOptions& defaults,
-                            Request& request);
+// The flags must have passed check_sampling.
+void apply_sampling(const SamplingFlags& flags, const SamplingOptions& defaults, Request& request);
 // Says on stderr which of the model's own values the command line replaces.
 void note_overrides(const SamplingFlags& flags, const SamplingOptions& defaults, bool quiet);
 // With -v: how the next token is drawn, whatever asked for it.

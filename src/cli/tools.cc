@@ -1,6 +1,7 @@
 // inspect, verify, doctor, bench, perplexity, list: documents of markbase::tools, printed.
 #include "base/error.h"
 #include "cli/cli.h"
+#include "cli/npy.h"
 #include "cli/report.h"
 
 namespace markbase::cli {
@@ -94,7 +95,10 @@ Result<int> perplexity(const PerplexityFlags& flags) {
   if (flags.shared.context_tokens == 1) {
     return base::usage_error("--ctx: expected 2 or more, BOS and a token to score, got 1");
   }
+  if (!flags.save_logits.empty()) MB_TRY(check_file_target(flags.save_logits));
+  if (!flags.against.empty()) MB_TRY(check_npy(flags.against));
   MB_ASSIGN(const std::string text, read_file(flags.file));
+  if (text.empty()) return base::usage_error("{}: expected a text, got nothing", flags.file);
   MB_ASSIGN(Engine engine, load_engine(flags.shared));
   tools::PerplexityOptions options;
   options.window_tokens = flags.shared.context_tokens;

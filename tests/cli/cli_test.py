@@ -294,6 +294,41 @@ class Usage(unittest.TestCase):
             self.assertRegex(err, r"line 1: .*not valid JSON at byte 9: syntax error while")
             self.assertNotIn("json.exception", err)
 
+    def test_arguments_are_checked_before_the_model_is_opened(self):
+        # A model that is not there would be refused with 3: who is told of an argument first waits for nothing.
+        with tempfile.TemporaryDirectory() as folder:
+            text = pathlib.Path(folder, "t.txt")
+            text.write_text("a")
+            for code, args, words in [
+                    (2, ["run", "--temperature", "-1"], ["--temperature"]), (2, ["run", "--top-p", 2], ["--top-p"]),
+                    (2, ["run", "--min-p", 2], ["--min-p"]), (2, ["run", "--stop", ""], ["--stop"]),
+                    (2, ["chat", "--temperature", "-1"], ["--temperature"]),
+                    (2, ["run", "-p", "a", "-f", text], ["-p", "-f"]), (2, ["run", "-p", "a", "--ids", "2"], ["--ids"]),
+                    (3, ["run", "-f", "/nope"], ["/nope"]), (2, ["run", "-p", "a", "--image", "x"], ["--image"]),
+                    (2, ["run", "--ids", "abc"], ["abc"]), (2, ["run", "--ids", "2", "--special"], ["--special"]),
+                    (2, ["run", "--ids", "2", "--system", "s"], ["--system"]),
+                    (2, ["run", "-p", "a", "--raw", "--system", "s"], ["--system"]),
+                    (2, ["run", "-p", "a", "--raw", "--think"], ["--think"]),
+                    (2, ["logits", "-p", "a"], ["--out"]), (2, ["trace", "-p", "a"], ["--out"]),
+                    (1, ["logits", "-p", "a", "--out", "/nope/x.npy"], ["/nope/x.npy"]),
+                    (1, ["logits", "-p", "a", "--out", folder], [folder]),
+                    (1, ["trace", "-p", "a", "--out", "/nope/x/"], ["/nope/x"]),
+                    (1, ["trace", "-p", "a", "--out", text], [str(text)]),
+                    (2, ["perplexity", "-f", "/dev/null"], ["/dev/null"]),
+                    (3, ["perplexity", "-f", text, "--against", text], [str(text), ".npy"]),
+                    (3, ["perplexity", "-f", text, "--against", "/nope.npy"], ["/nope.npy"]),
+                    (1, ["perplexity", "-f", text, "--save-logits", "/nope/s.npy"], ["/nope/s.npy"])]:
+                got, out, err = run(args[0], "no-such-model.gguf", *args[1:], stdin="a")
+                self.assertEqual((got, out), (code, ""), f"{args}: {err}")
+                self.assertNotIn("no-such-model", err)
+                for word in words:
+                    self.assertIn(word, err)
+            self.assertEqual(os.listdir(folder), ["t.txt"])
+            # What can be made passes: only the model is missing.
+            for args in [["logits", "-p", "a", "--out", f"{folder}/x.npy"], ["logits", "-p", "a", "--out", "/dev/null"],
+                         ["trace", "-p", "a", "--out", f"{folder}/d/"], ["trace", "-p", "a", "--out", folder]]:
+                self.check(3, [args[0], "no-such-model.gguf", *args[1:]], "no-such-model.gguf")
+
     def test_nothing_is_timed_where_nothing_ran(self):
         code, out, err = run("run", TINY, "--ids", "2,3", "-n", 0, "--json")
         self.assertEqual(code, 0, err)
