@@ -4,6 +4,7 @@
 #include <poll.h>
 #include <signal.h>
 #include <spawn.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -71,34 +72,79 @@ int spawn(const std::vector<std::string>& argv, int input, int output, pid_t* pi
   return failed;
 }
 
-// Feeds and drains both pipes until the program closes its stdout. False: killed, by Ctrl-C or for
-// writing too much.
-bool exchange(std::string_view input, size_t most_bytes, Fd* to, Fd* from, std::string* output) {
-  ::fcntl(to->get(), F_SETFL, O_NONBLOCK);
-  while (!interrupted()) {
-    if (input.empty()) to->close();
-    // A negative descriptor is passed over.
-    pollfd fds[2] = {{from->get(), POLLIN, 0}, {to->get(), POLLOUT, 0}};
-    if (::poll(fds, 2, -1) < 0) {
-      if (errno == EINTR) continue;
-      return false;
-    }
-    if (fds[1].revents != 0) {
-      const ssize_t n = ::write(to->get(), input.data(), input.size());
-      if (n > 0) input.remove_prefix(static_cast<size_t>(n));
-      // It need not read what it is told.
-      if (n < 0 && errno != EAGAIN && errno != EINTR) input = {};
-    }
-    if (fds[0].revents == 0) continue;
-    char buffer[65536];
-    const ssize_t n = ::read(from->get(), buffer, sizeof buffer);
-    if (n < 0 && errno == EINTR) continue;
-    if (n <= 0) return true;
-    output->append(buffer, static_cast<size_t>(n));
-    if (output->size() > most_bytes) return false;
+// A descriptor that is readable once the process has ended; -1 where the kernel has none (before
+// 5.3).
+int open_process(pid_t pid) { return static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)); }
+
+// How long the wait goes without a look at interrupted(). No event wakes it for sure: the signal
+// may come just before the wait, or be taken by another thread.
+constexpr int kLookMs = 50;
+
+// A running program and our ends of its pipes.
+class Exchange {
+ public:
+  Exchange(pid_t pid, Fd* to, Fd* from)
+      : pid_(pid), to_(to), from_(from), process_(open_process(pid)) {
+    ::fcntl(to->get(), F_SETFL, O_NONBLOCK);
+    ::fcntl(from->get(), F_SETFL, O_NONBLOCK);
   }
-  return false;
-}
+
+  // Feeds and drains both pipes until the program has ended. What it left running in the background
+  // may hold its stdout: nobody waits for that. False: killed, by Ctrl-C or for writing too much.
+  bool run(std::string_view input, size_t most_bytes, std::string* output) {
+    while (!ended_ && !interrupted()) {
+      if (input.empty()) to_->close();
+      // A negative descriptor is passed over.
+      pollfd fds[3] = {
+          {from_->get(), POLLIN, 0}, {to_->get(), POLLOUT, 0}, {process_.get(), POLLIN, 0}};
+      if (::poll(fds, 3, kLookMs) < 0 && errno != EINTR) break;
+      feed(&input);
+      // First the look, then the draining: all it wrote before its end is there to be read.
+      ended_ = ::waitpid(pid_, &status_, WNOHANG) == pid_;
+      if (!drain(most_bytes, output)) break;
+    }
+    if (ended_) return output->size() <= most_bytes;
+    ::kill(pid_, SIGKILL);
+    while (::waitpid(pid_, &status_, 0) < 0 && errno == EINTR) {
+    }
+    return false;
+  }
+
+  int status() const { return status_; }
+
+ private:
+  void feed(std::string_view* input) {
+    if (to_->get() < 0) return;
+    const ssize_t n = ::write(to_->get(), input->data(), input->size());
+    if (n > 0) input->remove_prefix(static_cast<size_t>(n));
+    // It need not read what it is told.
+    if (n < 0 && errno != EAGAIN && errno != EINTR) *input = {};
+  }
+
+  // What can be read at once. False: more than `most_bytes`.
+  bool drain(size_t most_bytes, std::string* output) {
+    char buffer[65536];
+    while (from_->get() >= 0) {
+      const ssize_t n = ::read(from_->get(), buffer, sizeof buffer);
+      if (n < 0 && errno == EINTR) continue;
+      if (n < 0 && errno == EAGAIN) break;
+      if (n <= 0) {
+        from_->close();
+        break;
+      }
+      output->append(buffer, static_cast<size_t>(n));
+      if (output->size() > most_bytes) return false;
+    }
+    return true;
+  }
+
+  pid_t pid_;
+  Fd* to_;
+  Fd* from_;
+  Fd process_;
+  bool ended_ = false;
+  int status_ = 0;
+};
 
 std::string status_text(int status) {
   if (WIFSIGNALED(status)) return fmt::format("the command died of signal {}", WTERMSIG(status));
@@ -125,20 +171,14 @@ Result<ProcessResult> run_process(const std::vector<std::string>& argv, std::str
   }
   child_input.close();
   child_output.close();
-  const bool complete = exchange(input, most_bytes, &to_child, &from_child, &result.output);
-  to_child.close();
-  if (!complete) ::kill(pid, SIGKILL);
-  int status = 0;
-  while (::waitpid(pid, &status, 0) < 0) {
-    if (errno != EINTR) break;
-    if (interrupted()) ::kill(pid, SIGKILL);
-  }
+  Exchange exchange(pid, &to_child, &from_child);
+  const bool complete = exchange.run(input, most_bytes, &result.output);
   if (interrupted()) return Error{ErrorCode::kCancelled, "interrupted"};
   if (!complete) {
     result.error = fmt::format("the command wrote more than {} bytes", most_bytes);
     result.output.clear();
   } else {
-    result.error = status_text(status);
+    result.error = status_text(exchange.status());
   }
   return result;
 }

@@ -15,7 +15,8 @@ struct ProcessResult {
 };
 
 // argv[0] is looked up in PATH; nothing is interpreted by a shell. Stderr is inherited. Blocks
-// until the program has ended. Errors: kCancelled when Ctrl-C came meanwhile (the program is
+// until the program has ended, and no longer: what it left running in the background may hold its
+// stdout. Errors: kCancelled when Ctrl-C came meanwhile (the program is
 // killed), kFailed where the system gives no pipe or process.
 Result<ProcessResult> run_process(const std::vector<std::string>& argv, std::string_view input,
                                   size_t most_bytes);

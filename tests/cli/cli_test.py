@@ -6,6 +6,7 @@
 The parts that need a model take it from MARKBASE_TEST_MODEL (scripts/test.sh sets it) and are skipped without.
 """
 import array
+import ctypes
 import fcntl
 import hashlib
 import json
@@ -691,6 +692,39 @@ class ToolLoop(unittest.TestCase):
             self.assertIn("error", json.loads(result["result"]))
             self.assertIn(word, result["result"])
             self.assertIn("tool add failed", err)
+
+    def test_what_a_command_leaves_running_is_not_waited_for(self):
+        fifo = self.folder / "never"
+        os.mkfifo(fifo)
+        program = self.folder / "leave.sh"
+        program.write_text(f"cat '{fifo}' 2>&- & echo 3")  # cat keeps the stdout
+        code, out, err = run("run", self.model(), "-p", "1+2?", "--temperature", 0, "--tools", self.tools, "--json",
+                             "--tool-exec", f"sh '{program}'", timeout=60)
+        # Opened once cat is there, and closed: cat ends.
+        open(fifo, "w").close()
+        self.assertEqual(code, 0, err)
+        self.assertEqual(json.loads(out)["tool_results"][0]["result"], "3\n")
+
+    def test_an_interrupt_ends_a_command_whichever_thread_gets_it(self):
+        program = self.folder / "wait.sh"
+        for ending in ["", "exec 1>&-; "]:
+            started = self.folder / "started"
+            program.write_text(f"{ending}: > '{started}'; exec sleep 600")
+            process = subprocess.Popen([BINARY, "run", self.model(), "-p", "1+2?", "--temperature", "0", "--tools", self.tools, "--json",
+                                        "--tool-exec", f"sh '{program}'"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+            while not started.exists():
+                time.sleep(0.01)
+            started.unlink()
+            # Not the one that waits for the command.
+            other = max(int(t) for t in os.listdir(f"/proc/{process.pid}/task"))
+            self.assertNotEqual(other, process.pid)
+            self.assertEqual(ctypes.CDLL(None).tgkill(process.pid, other, signal.SIGINT), 0)
+            try:
+                out, err = process.communicate(timeout=60)
+            finally:
+                process.kill()
+            self.assertEqual(process.returncode, 130, err)
+            self.assertIn("interrupted", json.loads(out)["tool_results"][0]["result"])
 
     def test_a_call_that_does_not_fit_is_not_run(self):
         for call, word in [("call:sub{a:1}", "sub"), ("call:add{a:1}", "'b' is required"), ("call:add{a:1,b:x}", "integer")]:
