@@ -1,6 +1,7 @@
 // Stop ids, suppressed ids and sampling defaults of a model.
 #include <algorithm>
 #include <filesystem>
+#include <limits>
 
 #include "base/error.h"
 #include "model/config_fields.h"
@@ -12,6 +13,9 @@ namespace {
 // What Gemma is published with, where the files say nothing.
 constexpr SamplingOptions kGemmaSampling = {.temperature = 1.0F, .top_k = 64, .top_p = 0.95F};
 
+// What is less is 0 as a float, which no request may ask for.
+constexpr double kLeastReal = std::numeric_limits<float>::min();
+
 // Ids of a key that holds one integer or a list. -1 entries (none) are left out.
 Result<std::vector<int32_t>> id_list(const model::ConfigFields& fields, std::string_view key,
                                      int64_t vocab_size) {
@@ -20,8 +24,9 @@ Result<std::vector<int32_t>> id_list(const model::ConfigFields& fields, std::str
   if (value == nullptr) return ids;
   const base::Json list = value->is_array() ? *value : base::Json::array({*value});
   for (const base::Json& entry : list) {
-    const bool fits = entry.is_number_integer() && (entry.is_number_unsigned() || entry >= -1) &&
-                      entry.get<int64_t>() < vocab_size && entry.get<int64_t>() >= -1;
+    // Compared as JSON: an unsigned number beyond int64_t would come out of get() as a negative
+    // one.
+    const bool fits = entry.is_number_integer() && entry >= -1 && entry < vocab_size;
     if (!fits) return fields.wrong(key, fmt::format("ids below {}", vocab_size));
     if (entry != -1) ids.push_back(entry.get<int32_t>());
   }
@@ -32,6 +37,15 @@ void add_ids(std::vector<int32_t>* to, const std::vector<int32_t>& ids) {
   for (const int32_t id : ids) {
     if (id >= 0 && std::find(to->begin(), to->end(), id) == to->end()) to->push_back(id);
   }
+}
+
+Result<std::vector<int32_t>> suppressed_ids(const model::ConfigFields& fields, std::string_view key,
+                                            int64_t vocab_size) {
+  MB_ASSIGN(const std::vector<int32_t> listed, id_list(fields, key, vocab_size));
+  std::vector<int32_t> ids;
+  add_ids(&ids, listed);
+  if (static_cast<int64_t>(ids.size()) < vocab_size) return ids;
+  return fields.wrong(key, "a token that may be said");
 }
 
 struct SamplingKeys {
@@ -50,9 +64,10 @@ Result<SamplingOptions> read_sampling(const model::ConfigFields& fields, const S
   MB_ASSIGN(const double temperature,
             fields.real(keys.temperature, -1e-9, 1e6, double{sampling.temperature}));
   MB_ASSIGN(const int64_t top_k, fields.integer(keys.top_k, 0, INT32_MAX, sampling.top_k));
-  MB_ASSIGN(const double top_p, fields.real(keys.top_p, 0.0, 1.0 + 1e-6, double{sampling.top_p}));
+  MB_ASSIGN(const double top_p,
+            fields.real(keys.top_p, kLeastReal, 1.0 + 1e-6, double{sampling.top_p}));
   MB_ASSIGN(const double min_p, fields.real(keys.min_p, -1e-9, 1.0 + 1e-6, 0.0));
-  MB_ASSIGN(const double penalty, fields.real(keys.penalty, 0.0, 1e6, 1.0));
+  MB_ASSIGN(const double penalty, fields.real(keys.penalty, kLeastReal, 1e6, 1.0));
   sampling.temperature = static_cast<float>(std::max(0.0, temperature));
   sampling.top_k = static_cast<int>(top_k);
   sampling.top_p = static_cast<float>(std::min(1.0, top_p));
@@ -92,7 +107,7 @@ Result<void> read_generation_file(const std::string& file, int64_t vocab_size,
   MB_ASSIGN(const bool sampled, fields.boolean("do_sample", true));
   if (!sampled) out->sampling.temperature = 0.0F;
   MB_ASSIGN(out->stop_ids, id_list(fields, "eos_token_id", vocab_size));
-  MB_ASSIGN(out->suppress_ids, id_list(fields, "suppress_tokens", vocab_size));
+  MB_ASSIGN(out->suppress_ids, suppressed_ids(fields, "suppress_tokens", vocab_size));
   return {};
 }
 
@@ -136,7 +151,7 @@ Result<GenerationConfig> from_gguf(const ModelPath& path, const base::Json& conf
   MB_ASSIGN(out.sampling, read_sampling(fields, {"general.sampling.temp", "general.sampling.top_k",
                                                  "general.sampling.top_p", "general.sampling.min_p",
                                                  "general.sampling.penalty_repeat"}));
-  MB_ASSIGN(out.suppress_ids, id_list(fields, "tokenizer.ggml.suppress_tokens", vocab_size));
+  MB_ASSIGN(out.suppress_ids, suppressed_ids(fields, "tokenizer.ggml.suppress_tokens", vocab_size));
   if (fields.find("tokenizer.ggml.suppress_tokens") == nullptr) {
     // Files made before the key existed: what the checkpoints suppress. A model of this vocabulary
     // does rank the end of a picture first now and then.

@@ -86,5 +86,27 @@ TEST_F(GenerationConfigTest, DirectoriesSuppressWhatTheyList) {
             (Ids{22, 21}));
 }
 
+// Each was read as something else (no id, or a zero that every request with it was refused for), or
+// left nothing to say.
+TEST_F(GenerationConfigTest, WhatCannotBeHonouredIsRefused) {
+  base::Json all = base::Json::array();
+  for (int64_t i = 0; i < tokenizer_->vocab_size(); ++i) all.push_back(i);
+  const std::pair<const char*, base::Json> cases[] = {{"eos_token_id", UINT64_MAX},
+                                                      {"eos_token_id", {1, UINT64_MAX - 1}},
+                                                      {"suppress_tokens", INT64_MIN},
+                                                      {"suppress_tokens", all},
+                                                      {"top_p", 1e-50},
+                                                      {"repetition_penalty", 1e-50},
+                                                      {"eos_token_id", tokenizer_->vocab_size()}};
+  for (const auto& [key, value] : cases) {
+    const auto read = directory(base::Json{{key, value}}.dump(), base::Json::object());
+    ASSERT_FALSE(read.ok()) << key;
+    EXPECT_NE(read.error().message.find(key), std::string::npos) << read.error().message;
+  }
+  EXPECT_FALSE(gguf({{"tokenizer.ggml.suppress_tokens", all}}).ok());
+  all.erase(0);
+  EXPECT_TRUE(directory(base::Json{{"suppress_tokens", all}}.dump(), base::Json::object()).ok());
+}
+
 }  // namespace
 }  // namespace markbase::runtime
