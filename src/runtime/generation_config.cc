@@ -24,9 +24,11 @@ Result<std::vector<int32_t>> id_list(const model::ConfigFields& fields, std::str
   if (value == nullptr) return ids;
   const base::Json list = value->is_array() ? *value : base::Json::array({*value});
   for (const base::Json& entry : list) {
-    // Compared as JSON: an unsigned number beyond int64_t would come out of get() as a negative
-    // one.
-    const bool fits = entry.is_number_integer() && entry >= -1 && entry < vocab_size;
+    // A number beyond int64_t would come out of get() as a negative one.
+    const bool fits = entry.is_number_unsigned()
+                          ? entry.get<uint64_t>() < static_cast<uint64_t>(vocab_size)
+                          : entry.is_number_integer() && entry.get<int64_t>() >= -1 &&
+                                entry.get<int64_t>() < vocab_size;
     if (!fits) return fields.wrong(key, fmt::format("ids below {}", vocab_size));
     if (entry != -1) ids.push_back(entry.get<int32_t>());
   }
