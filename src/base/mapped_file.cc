@@ -195,15 +195,20 @@ void MappedFile::release(std::span<const std::byte> part) const {
 Result<void> MappedFile::check_intact() const {
   if (state_->slot == nullptr) return {};
   // A page that was met and gone is remembered; a file cut inside its last page shows in its size
-  // alone.
+  // alone, and one that was written over in its time of modification alone. The time of change does
+  // not count: a new file under the name changes it, and this one stays as it was.
   struct stat status = {};
-  const long long now =
-      fstat(state_->fd, &status) == 0 ? static_cast<long long>(status.st_size) : -1;
-  const bool shorter = now < static_cast<long long>(state_->size_bytes);
-  if (!shorter && !state_->slot->faulted.load(std::memory_order_acquire)) return {};
-  return bad_input(
-      "{}: was truncated while in use: expected {} bytes as when it was opened, got {}",
-      state_->path, state_->size_bytes, now);
+  const bool known = fstat(state_->fd, &status) == 0;
+  const FileIdentity now = identity_of(status);
+  const bool shorter = !known || now.size_bytes < state_->size_bytes;
+  if (shorter || state_->slot->faulted.load(std::memory_order_acquire)) {
+    return bad_input(
+        "{}: was truncated while in use: expected {} bytes as when it was opened, got {}",
+        state_->path, state_->size_bytes, known ? static_cast<int64_t>(now.size_bytes) : -1);
+  }
+  if (now.modified_ns == state_->identity.modified_ns) return {};
+  return bad_input("{}: was written to while in use: expected it as when it was opened",
+                   state_->path);
 }
 
 }  // namespace markbase::base

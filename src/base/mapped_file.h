@@ -38,8 +38,8 @@ class MappedFile {
   // nothing happens where `part` is not inside bytes().
   void prefetch(std::span<const std::byte> part) const;
   void release(std::span<const std::byte> part) const;
-  // kBadInput if the file is shorter than when it was opened, or a page was met since that could
-  // not be read any more.
+  // kBadInput if the file is shorter than when it was opened or was written to since, or a page was
+  // met since that could not be read any more.
   Result<void> check_intact() const;
 
  private:

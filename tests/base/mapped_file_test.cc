@@ -118,6 +118,21 @@ TEST_F(MappedFileTest, APageMetAsGoneIsRememberedWhenTheFileGrowsBack) {
   EXPECT_FALSE(file->check_intact().ok());
 }
 
+// Of the same length, no page ever missing: other bytes all the same.
+TEST_F(MappedFileTest, AFileWrittenOverInItsPlaceIsNoticed) {
+  const std::string path = write("a", std::string(kPage, 'x'));
+  const auto before = std::filesystem::last_write_time(path);
+  const auto file = MappedFile::open(path);
+  ASSERT_TRUE(file.ok());
+  write("a", std::string(kPage, 'y'));
+  // The clock of the file system may not have moved on yet.
+  std::filesystem::last_write_time(path, before + std::chrono::seconds(1));
+  const auto intact = file->check_intact();
+  ASSERT_FALSE(intact.ok());
+  EXPECT_NE(intact.error().message.find(path), std::string::npos);
+  EXPECT_NE(intact.error().message.find("was written to"), std::string::npos);
+}
+
 TEST_F(MappedFileTest, AReplacedFileStaysIntact) {
   const std::string path = write("a", std::string(kPage, 'x'));
   const auto file = MappedFile::open(path);
