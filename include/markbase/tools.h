@@ -37,6 +37,10 @@ Result<std::string> verify_json(const std::string& path,
 //  "backend","threads","bandwidth_gb_per_s","model":{plan}}. model_path may be empty.
 Result<std::string> doctor_json(const std::string& model_path, const EngineOptions& options);
 
+// Whether an engine on this machine can do what `options` ask for; no model is opened. Errors as
+// Engine::load (kUsage).
+Result<void> check_engine(const EngineOptions& options);
+
 struct BenchOptions {
   std::vector<int64_t> prefill_tokens;  // -p
   int64_t decode_tokens = 128;          // -n, 0: no decode test

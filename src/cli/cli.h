@@ -77,7 +77,8 @@ Action make_list(CLI::App& app);
 
 // --- options.cc ---
 enum class ModelArgument { kRequired, kOptional, kNone };
-// What a command does with an engine: nothing (it takes no engine option), plans one, loads one.
+// What a command does with an engine: nothing (it takes the options that all commands share, and
+// check_engine_options refuses what no engine could honour), plans one, loads one.
 enum class EngineUse { kNone, kPlan, kLoad };
 void add_shared_options(CLI::App& app, SharedOptions& shared, ModelArgument model,
                         EngineUse engine = EngineUse::kLoad);
@@ -86,6 +87,8 @@ void add_prompt_options(CLI::App& app, PromptOptions& prompt);
 Result<EngineOptions> engine_options(const SharedOptions& shared);
 // The path of shared.model: a path, a name in the models folder, or org/name in the Hugging Face
 // cache.
+// For a command that makes no engine.
+Result<void> check_engine_options(const SharedOptions& shared);
 Result<std::string> model_path(const SharedOptions& shared);
 tools::ModelPlaces model_places();
 // Refuses an output that would take the place of a file of the model or of `input` ("" for none).

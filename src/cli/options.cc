@@ -80,7 +80,7 @@ void add_shared_options(CLI::App& app, SharedOptions& shared, ModelArgument mode
     if (model == ModelArgument::kRequired) argument->required();
   }
   const size_t num_own = app.get_options().size();
-  if (engine != EngineUse::kNone) add_engine_options(app, shared);
+  add_engine_options(app, shared);
   if (engine == EngineUse::kLoad) {
     app.add_option("--repack-cache", shared.repack_cache,
                    "on: keep packed weights in a file beside the model, for a quicker start")
@@ -96,7 +96,9 @@ void add_shared_options(CLI::App& app, SharedOptions& shared, ModelArgument mode
   app.callback([&shared] { apply_log_level(shared); });
   // Help shows a command's own options first.
   const std::vector<CLI::Option*> options = app.get_options();
-  const char* group = engine == EngineUse::kNone ? "Output" : "Engine and output";
+  const char* group = engine == EngineUse::kNone
+                          ? "Engine (checked; nothing here depends on it) and output"
+                          : "Engine and output";
   for (size_t i = num_own; i < options.size(); ++i) options[i]->group(group);
 }
 
@@ -142,6 +144,11 @@ tools::ModelPlaces model_places() {
   places.hf_home = environment("HF_HOME");
   if (places.hf_home.empty() && !home.empty()) places.hf_home = home + "/.cache/huggingface";
   return places;
+}
+
+Result<void> check_engine_options(const SharedOptions& shared) {
+  MB_ASSIGN(const EngineOptions options, engine_options(shared));
+  return tools::check_engine(options);
 }
 
 Result<std::string> model_path(const SharedOptions& shared) {

@@ -87,6 +87,7 @@ Result<std::string> parse_line(const Tokenizer& tokenizer, const ParseOptions& o
 }
 
 Result<int> parse(const ParseOptions& options) {
+  MB_TRY(check_engine_options(options.shared));
   MB_ASSIGN(const std::string path, model_path(options.shared));
   MB_ASSIGN(const Tokenizer tokenizer, Tokenizer::load(path));
   MB_TRY(for_each_json_line(options.file, [&](const base::Json& object) {

@@ -103,6 +103,7 @@ Result<base::Json> decode_line(const Tokenizer& tokenizer, const base::Json& obj
 }
 
 Result<int> tokenize(const TokenizeOptions& options) {
+  MB_TRY(check_engine_options(options.shared));
   MB_ASSIGN(const std::string path, model_path(options.shared));
   MB_ASSIGN(const Tokenizer tokenizer, Tokenizer::load(path));
   MB_ASSIGN(const std::string text, input_text(options));
@@ -136,6 +137,7 @@ Result<base::Json> template_line(const Tokenizer& tokenizer, std::string_view li
 }
 
 Result<int> render_template(const SharedOptions& shared) {
+  MB_TRY(check_engine_options(shared));
   MB_ASSIGN(const std::string path, model_path(shared));
   MB_ASSIGN(const Tokenizer tokenizer, Tokenizer::load(path));
   MB_ASSIGN(const std::string text, read_stdin());

@@ -28,6 +28,7 @@ Result<int> inspect(const InspectFlags& flags) {
 }
 
 Result<int> verify(const SharedOptions& shared) {
+  MB_TRY(check_engine_options(shared));
   MB_ASSIGN(const std::string path, model_path(shared));
   ProgressLine line(!shared.quiet);
   MB_ASSIGN(const std::string document,
@@ -116,6 +117,7 @@ Result<int> perplexity(const PerplexityFlags& flags) {
 }
 
 Result<int> list(const SharedOptions& shared) {
+  MB_TRY(check_engine_options(shared));
   const tools::ModelPlaces places = model_places();
   MB_ASSIGN(const std::string document, tools::list_json(places));
   MB_ASSIGN(const base::Json parsed, base::parse_json(document, "report"));

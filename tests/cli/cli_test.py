@@ -347,12 +347,19 @@ class Usage(unittest.TestCase):
         self.assertEqual((done.returncode, done.stdout), (1, ""), done.stderr)
         self.assertIn("neither MARKBASE_MODELS nor HOME is set", done.stderr)
 
-    def test_commands_take_only_the_options_that_they_honour(self):
-        engine = [("--backend", "cpu"), ("--threads", 1), ("--cpu-isa", "generic"), ("--ctx", 5), ("--kv", "q8"),
-                  ("--prefill-chunk", 4), ("--memory", "1GiB"), ("--activations", "16"), ("--repack-cache", "on")]
-        for option, value in engine:
-            for args in [["tokenize", TINY, "-p", "a"], ["template", TINY], ["parse", TINY], ["verify", TINY], ["list"]]:
-                self.check(2, [*args, option, value], option)
+    def test_commands_without_an_engine_check_its_options(self):
+        commands = [["tokenize", TINY, "-p", "a"], ["template", TINY], ["parse", TINY], ["verify", TINY], ["list"]]
+        engine = ["--backend", "cpu", "--threads", 1, "--cpu-isa", "generic", "--ctx", 5, "--kv", "q8",
+                  "--prefill-chunk", 4, "--memory", "1GiB", "--activations", "16"]
+        bad = [("--backend", "cuda"), ("--threads", 0), ("--cpu-isa", "sse9"), ("--ctx", -1), ("--kv", "f8"),
+               ("--prefill-chunk", 0), ("--memory", "much"), ("--mmproj", "f"), ("--draft", "m"), ("--repack-cache", "on")]
+        levels = json.loads(run("doctor", "--json")[1])["cpu"]["levels"]
+        bad += [("--cpu-isa", level["name"]) for level in levels if not level["supported"]]
+        for args in commands:
+            code, out, err = run(*args, *engine)
+            self.assertEqual(code, 0 if args[0] != "tokenize" else run(*args)[0], err)
+            for option, value in bad:
+                self.check(2, [*args, option, value], value if value == "cuda" else option)
         for command in ["inspect", "doctor"]:
             self.check(2, [command, TINY, "--repack-cache", "on"], "--repack-cache")
         for option, value in [("--ctx", 5), ("--kv", "q8"), ("--prefill-chunk", 4), ("--memory", "1GiB")]:

@@ -59,6 +59,12 @@ Result<base::Json> model_json(const std::string& path, const EngineOptions& opti
 
 }  // namespace
 
+Result<void> check_engine(const EngineOptions& options) {
+  MB_TRY(runtime::check_options(options));
+  MB_TRY(runtime::make_backend(options));
+  return {};
+}
+
 Result<std::string> doctor_json(const std::string& model_path, const EngineOptions& options) {
   MB_TRY(runtime::check_options(options));
   MB_ASSIGN(const runtime::BackendHandle backend, runtime::make_backend(options));
