@@ -114,9 +114,9 @@ class GoldenPackageFiles : public testing::Test {
     for (const TensorInfo& tensor : tensors) {
       const base::Json& e = expected.at(tensor.name);
       EXPECT_EQ(tensor.shape, e.at("shape").get<std::vector<int64_t>>()) << tensor.name;
-      EXPECT_EQ(hex(tensor.data), e.at("bytes")) << tensor.name;
+      EXPECT_EQ(hex(tensor.data), e.at("bytes").get<std::string>()) << tensor.name;
       if (e.at("type").is_string()) {
-        EXPECT_EQ(tensor.type_name, e.at("type")) << tensor.name;
+        EXPECT_EQ(tensor.type_name, e.at("type").get<std::string>()) << tensor.name;
       }
     }
   }
