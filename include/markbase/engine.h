@@ -13,7 +13,7 @@
 
 namespace markbase {
 
-// Returns false to stop the answer.
+// Returns false to stop the answer. An exception ends the request with an error (kFailed).
 using OnEvent = std::function<bool(const TokenEvent&)>;
 
 // A request under way. Thread safe.
@@ -21,8 +21,10 @@ class RequestHandle {
  public:
   virtual ~RequestHandle() = default;
   virtual void cancel() = 0;
-  // Blocks until the answer is complete; may be called once.
+  // Blocks until every answer is complete; one of the two may be called, once. wait() gives the
+  // first answer. Not from a callback.
   virtual Result<Completion> wait() = 0;
+  virtual Result<std::vector<Completion>> wait_all() = 0;
 };
 
 struct ModelInfo {
@@ -65,11 +67,24 @@ class Engine {
 
   const ModelInfo& info() const;
 
-  // From any thread. on_event is called from the engine's thread, never under a lock the caller can
-  // need. Errors: kUsage for a parameter out of range or a prompt longer than the context.
+  // From any thread, callbacks included. Requests are stepped together; each answer is, bit for
+  // bit, what it would be alone. on_event is called from the engine's thread, never under a lock
+  // the caller can need; what it waits for delays every request. Errors: kUsage for a parameter out
+  // of range or a prompt longer than the context, kOverloaded when the queue is full, kOutOfMemory.
   Result<std::shared_ptr<RequestHandle>> submit(Request request, OnEvent on_event);
   // submit and wait.
   Result<Completion> generate(Request request, OnEvent on_event = {});
+
+  // A vector of hidden_size values: the final normed hidden states of a text, pooled. Blocks; steps
+  // of requests go on between its chunks. Not from a callback.
+  Result<std::vector<float>> embed(const EmbedRequest& request);
+
+  EngineStats stats() const;
+  // Keeps the prefix cache in a file and brings it back: versioned, checksummed, refused
+  // (kBadInput) for another model or another kind of cache. Restoring adds to what is there, as far
+  // as there is room; returns the tokens that were kept or brought back.
+  Result<int64_t> save_prefix_cache(const std::string& path);
+  Result<int64_t> restore_prefix_cache(const std::string& path);
 
   // The ids a request starts from, without running it.
   Result<std::vector<int32_t>> prompt_ids(const Request& request) const;

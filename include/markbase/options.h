@@ -32,6 +32,9 @@ struct EngineOptions {
   int64_t context_tokens = 0;    // 0: the model's limit, or less where memory_bytes demands it
   std::string kv = "auto";  // auto|f16|bf16|f32|q8; auto: f16, and f32 on the reference backend
   int64_t prefill_chunk_tokens = 512;
+  int64_t max_sequences = 8;         // answers that step together; more wait
+  int64_t max_queue = 256;           // requests that wait for a place; beyond, submit refuses
+  bool prefix_cache = true;          // keep what prompts and answers have in common with later ones
   uint64_t memory_bytes = 0;         // budget; 0: what the machine has free
   std::string activations = "auto";  // auto|16|q8; auto: 16
   // Keep the packed weights in a file beside the model (as large as they are) and read them from it
@@ -97,13 +100,33 @@ struct Request {
   std::vector<std::string> stop;
   bool ignore_eos = false;
   uint32_t answer_idx = 0;  // which of several answers to the same prompt (keys the random numbers)
+  // So many answers to the one prompt, numbered answer_idx, answer_idx + 1, ...: each is what it
+  // would be alone.
+  int num_answers = 1;
+  // Log probabilities of the tokens chosen and of so many of the likeliest at each place; -1: none.
+  // They are of the model's own distribution, before penalties, temperature and filters.
+  int top_logprobs = -1;
+  int priority = 0;        // higher ones are served first
+  int64_t timeout_ms = 0;  // from submit; then the answer ends with "timeout". 0: none
+};
+
+struct TokenLogprob {
+  int32_t id = -1;
+  float logprob = 0;
+};
+// Of one generated token.
+struct TokenLogprobs {
+  TokenLogprob chosen;
+  std::vector<TokenLogprob> top;  // likeliest first, ties by id
 };
 
 struct Timings {
   double load_ms = 0;
   int64_t prompt_tokens = 0;
-  double prompt_ms = 0;
-  double ttft_ms = 0;  // from submit to the first token
+  int64_t cached_tokens = 0;  // of the prompt, that were not computed again
+  double queue_ms = 0;        // from submit to the first step
+  double prompt_ms = 0;       // from there to the first token
+  double ttft_ms = 0;         // from submit to the first token
   int64_t generated_tokens = 0;
   double decode_ms = 0;     // from the first token to the last
   double tokens_per_s = 0;  // (generated_tokens - 1) / decode time
@@ -117,7 +140,9 @@ struct Completion {
   std::vector<BrokenCall> broken_calls;
   std::vector<int32_t> ids;  // generated, the stop id not included
   std::vector<int32_t> prompt_ids;
-  std::string finish_reason;  // "stop", "length", "tool_calls", "cancelled"
+  std::string finish_reason;            // "stop", "length", "tool_calls", "cancelled", "timeout"
+  std::vector<TokenLogprobs> logprobs;  // one for each id, if asked for
+  uint32_t answer_idx = 0;
   Timings timings;
 };
 
@@ -129,6 +154,34 @@ struct TokenEvent {
       -1;  // of the first event of a token; -1 for more of the same and for what was held back
   OutputPiece::Kind kind = OutputPiece::Kind::kContent;
   const ToolCall* call = nullptr;  // of a call, which comes when it is whole; its text is empty
+  uint32_t answer_idx = 0;
+  const TokenLogprobs* logprobs = nullptr;  // with `id`, if asked for
+};
+
+// How hidden states of a text become one vector.
+enum class Pooling { kMean, kLast };
+// What to embed: ids as they are, or a text with BOS. In this order of preference.
+struct EmbedRequest {
+  std::vector<int32_t> ids;
+  std::string text;
+  Pooling pooling = Pooling::kMean;
+  bool normalise = true;  // to length 1
+};
+
+// What an engine has done and is doing.
+struct EngineStats {
+  int64_t running = 0;  // answers that step
+  int64_t waiting = 0;  // answers that wait for a place, preempted ones included
+  int64_t steps = 0;
+  int64_t prompt_tokens = 0;  // computed
+  int64_t cached_tokens = 0;  // of prompts, not computed
+  int64_t generated_tokens = 0;
+  int64_t preemptions = 0;
+  int64_t kv_blocks = 0;       // of all pools
+  int64_t kv_blocks_used = 0;  // by answers under way
+  int64_t kv_blocks_kept = 0;  // by the prefix cache alone
+  double step_ms = 0;          // inside the model
+  double scheduling_ms = 0;    // around it: choosing, text, callbacks excluded
 };
 
 }  // namespace markbase

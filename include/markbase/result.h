@@ -15,6 +15,7 @@ enum class ErrorCode : int {
   kUsage = 2,        // an option or parameter out of range, or one that this model cannot honour
   kBadInput = 3,     // a model or input file that is broken or unsupported
   kOutOfMemory = 4,  // it does not fit in the memory there is
+  kOverloaded = 5,   // the queue is full: ask again later
   kCancelled = 130,  // interrupted by the user
 };
 

@@ -26,6 +26,13 @@ struct RunnerOptions {
   int64_t prefill_chunk_tokens = 512;
   int64_t max_sequences = 1;
   int64_t max_output_rows = 1;  // rows of logits at a time, at least max_sequences
+  // Tokens that the blocks of full layers hold, all sequences and the prefix cache together; 0:
+  // every sequence may fill its context.
+  int64_t kv_pool_tokens = 0;
+  // Windows of sliding layers that the prefix cache may hold beside those of the sequences.
+  int64_t kept_windows = 0;
+  // Freed blocks are overwritten with NaN: for tests.
+  bool fill_freed_blocks = false;
   // Every row goes through every layer, wanted or not. The results are the same: for comparison.
   bool run_all_rows = false;
 };

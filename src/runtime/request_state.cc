@@ -10,6 +10,11 @@ Result<Completion> RequestState::wait() {
   return *std::exchange(result_, Result<Completion>(base::failed("wait() was called twice")));
 }
 
+Result<std::vector<Completion>> RequestState::wait_all() {
+  MB_ASSIGN(Completion completion, wait());
+  return std::vector<Completion>{std::move(completion)};
+}
+
 void RequestState::complete(Result<Completion> result) {
   {
     const std::lock_guard lock(mutex_);

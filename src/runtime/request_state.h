@@ -22,6 +22,7 @@ class RequestState final : public RequestHandle {
   void cancel() override { cancelled_.store(true, std::memory_order_relaxed); }
   bool cancelled() const { return cancelled_.load(std::memory_order_relaxed); }
   Result<Completion> wait() override;
+  Result<std::vector<Completion>> wait_all() override;
   // The engine's thread, once.
   void complete(Result<Completion> result);
 
