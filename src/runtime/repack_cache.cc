@@ -1,13 +1,7 @@
 #include "runtime/repack_cache.h"
 
-#include <fcntl.h>
-#include <sys/file.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <atomic>
-#include <cerrno>
 #include <cstring>
 #include <string>
 #include <utility>
@@ -16,6 +10,7 @@
 #include <xxhash.h>
 
 #include "base/error.h"
+#include "runtime/content_hash.h"
 
 namespace markbase::runtime {
 namespace {
@@ -39,49 +34,10 @@ struct Header {
 };
 static_assert(sizeof(Header) == 64 && sizeof(RepackEntry) == 32);
 
-uint64_t hash_of(std::span<const std::byte> bytes) {
-  return XXH3_64bits(bytes.data(), bytes.size());
+uint64_t name_hash_of(std::string_view name) {
+  return content_hash(std::as_bytes(std::span(name)));
 }
-uint64_t name_hash_of(std::string_view name) { return XXH3_64bits(name.data(), name.size()); }
 uint64_t pieces_of(uint64_t size_bytes) { return (size_bytes + kPieceBytes - 1) / kPieceBytes; }
-
-class File {
- public:
-  explicit File(int fd) : fd_(fd) {}
-  File(const File&) = delete;
-  File& operator=(const File&) = delete;
-  ~File() {
-    if (fd_ >= 0) ::close(fd_);
-  }
-  int fd() const { return fd_; }
-  int release() { return std::exchange(fd_, -1); }
-
- private:
-  int fd_;
-};
-
-// False at the end of the file or on an error.
-bool read_fully(int fd, std::span<std::byte> out, uint64_t offset) {
-  while (!out.empty()) {
-    const ssize_t got = ::pread(fd, out.data(), out.size(), static_cast<off_t>(offset));
-    if (got < 0 && errno == EINTR) continue;
-    if (got <= 0) return false;
-    out = out.subspan(static_cast<size_t>(got));
-    offset += static_cast<uint64_t>(got);
-  }
-  return true;
-}
-
-bool write_fully(int fd, std::span<const std::byte> bytes, uint64_t offset) {
-  while (!bytes.empty()) {
-    const ssize_t put = ::pwrite(fd, bytes.data(), bytes.size(), static_cast<off_t>(offset));
-    if (put < 0 && errno == EINTR) continue;
-    if (put <= 0) return false;
-    bytes = bytes.subspan(static_cast<size_t>(put));
-    offset += static_cast<uint64_t>(put);
-  }
-  return true;
-}
 
 // Hash of the hashes of all pieces; `read` brings a piece and says whether it could.
 template <class Read>
@@ -92,10 +48,10 @@ Result<uint64_t> hash_pieces(uint64_t size_bytes, base::ThreadPool& pool, const 
     const uint64_t begin = static_cast<uint64_t>(piece) * kPieceBytes;
     const std::span<const std::byte> bytes = read(begin, std::min(kPieceBytes, size_bytes - begin));
     if (bytes.empty()) whole.store(false, std::memory_order_relaxed);
-    hashes[static_cast<size_t>(piece)] = hash_of(bytes);
+    hashes[static_cast<size_t>(piece)] = content_hash(bytes);
   });
   if (!whole.load()) return base::bad_input("cut off");
-  return hash_of(std::as_bytes(std::span(hashes)));
+  return content_hash(std::as_bytes(std::span(hashes)));
 }
 
 // Appends numbers and texts to what is hashed into the key.
@@ -117,35 +73,12 @@ class KeyText {
   std::string bytes_;
 };
 
-// The file that a cache is written to before it is whole, locked by its writer; -1 where another
-// process writes. Only a plain file of its own is taken: a link put there would have us overwrite
-// what it leads to.
-Result<int> open_part_file(const std::string& part) {
-  // A writer that ends renames or unlinks the file between our opening and locking it: try again.
-  constexpr int kTries = 3;
-  for (int i = 0; i < kTries; ++i) {
-    File file(::open(part.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0644));
-    if (file.fd() < 0) return base::failed("{}: cannot be written: {}", part, std::strerror(errno));
-    struct stat ours = {};
-    if (fstat(file.fd(), &ours) != 0 || !S_ISREG(ours.st_mode) || ours.st_nlink > 1)
-      return base::failed("{}: cannot be written: expected a plain file with one name", part);
-    if (::flock(file.fd(), LOCK_EX | LOCK_NB) != 0) return -1;
-    struct stat named = {};
-    if (::lstat(part.c_str(), &named) == 0 && ours.st_ino == named.st_ino &&
-        ours.st_dev == named.st_dev) {
-      return file.release();
-    }
-  }
-  return -1;
-}
-
 // Everything but the name.
 bool write_contents(int fd, const RepackKey& key, std::span<const NamedContent> contents,
                     base::ThreadPool& pool, base::FunctionRef<void(uint64_t)> on_written) {
   std::vector<RepackEntry> entries;
   uint64_t written_bytes = 0;
   uint64_t end = sizeof(Header) + contents.size() * sizeof(RepackEntry);
-  if (::ftruncate(fd, 0) != 0) return false;
   for (const NamedContent& content : contents) {
     RepackEntry entry;
     entry.name_hash = name_hash_of(content.name);
@@ -165,7 +98,7 @@ bool write_contents(int fd, const RepackKey& key, std::span<const NamedContent> 
   header.num_entries = static_cast<uint32_t>(entries.size());
   header.key = key;
   header.file_bytes = end;
-  header.table_hash = hash_of(std::as_bytes(std::span(entries)));
+  header.table_hash = content_hash(std::as_bytes(std::span(entries)));
   return write_fully(fd, std::as_bytes(std::span(entries)), sizeof header) &&
          write_fully(fd, std::as_bytes(std::span(&header, 1)), 0);
 }
@@ -218,7 +151,7 @@ Result<std::vector<RepackEntry>> parse_repack_table(std::span<const std::byte> b
                            rest.size() / sizeof(RepackEntry));
   std::vector<RepackEntry> entries(header.num_entries);
   const std::span<const std::byte> table = rest.first(entries.size() * sizeof(RepackEntry));
-  if (hash_of(table) != header.table_hash)
+  if (content_hash(table) != header.table_hash)
     return base::bad_input("table: its checksum does not hold");
   if (!table.empty()) std::memcpy(entries.data(), table.data(), table.size());
   for (const RepackEntry& entry : entries) {
@@ -231,27 +164,14 @@ Result<std::vector<RepackEntry>> parse_repack_table(std::span<const std::byte> b
 }
 
 Result<RepackCache> RepackCache::open(const std::string& path, const RepackKey& key) {
-  RepackCache cache(path, ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
-  if (cache.fd_ < 0) return base::bad_input("{}: cannot be opened: {}", path, std::strerror(errno));
-  struct stat status = {};
-  if (fstat(cache.fd_, &status) != 0 || !S_ISREG(status.st_mode))
-    return base::bad_input("{}: expected a plain file", path);
-  const auto file_bytes = static_cast<uint64_t>(status.st_size);
-  std::vector<std::byte> table(std::min<uint64_t>(kMostTableBytes, file_bytes));
-  if (!read_fully(cache.fd_, table, 0)) return base::bad_input("{}: cut off", path);
-  Result<std::vector<RepackEntry>> entries = parse_repack_table(table, file_bytes, key);
+  MB_ASSIGN(OpenedFile opened, open_plain_file(path));
+  RepackCache cache(path, std::move(opened.file));
+  std::vector<std::byte> table(std::min<uint64_t>(kMostTableBytes, opened.size_bytes));
+  if (!read_fully(cache.file_.fd(), table, 0)) return base::bad_input("{}: cut off", path);
+  Result<std::vector<RepackEntry>> entries = parse_repack_table(table, opened.size_bytes, key);
   if (!entries.ok()) return base::bad_input("{}: {}", path, entries.error().message);
   cache.entries_ = *std::move(entries);
   return cache;
-}
-
-RepackCache::RepackCache(RepackCache&& other) noexcept
-    : path_(std::move(other.path_)),
-      fd_(std::exchange(other.fd_, -1)),
-      entries_(std::move(other.entries_)) {}
-
-RepackCache::~RepackCache() {
-  if (fd_ >= 0) ::close(fd_);
 }
 
 Result<void> RepackCache::read(std::string_view name, std::span<std::byte> out,
@@ -265,7 +185,7 @@ Result<void> RepackCache::read(std::string_view name, std::span<std::byte> out,
   }
   const Result<uint64_t> hash = hash_pieces(out.size(), pool, [&](uint64_t begin, uint64_t count) {
     const std::span<std::byte> piece = out.subspan(begin, count);
-    const bool there = read_fully(fd_, piece, entry->offset + begin);
+    const bool there = read_fully(file_.fd(), piece, entry->offset + begin);
     return there ? std::span<const std::byte>(piece) : std::span<const std::byte>();
   });
   if (!hash.ok()) return base::bad_input("{}: {}: {}", path_, name, hash.error().message);
@@ -277,17 +197,8 @@ Result<void> RepackCache::read(std::string_view name, std::span<std::byte> out,
 Result<bool> write_repack_cache(const std::string& path, const RepackKey& key,
                                 std::span<const NamedContent> contents, base::ThreadPool& pool,
                                 base::FunctionRef<void(uint64_t)> on_written) {
-  const std::string part = path + ".part";
-  MB_ASSIGN(const int fd, open_part_file(part));
-  if (fd < 0) return false;
-  const File file(fd);
-  if (write_contents(file.fd(), key, contents, pool, on_written) &&
-      ::rename(part.c_str(), path.c_str()) == 0) {
-    return true;
-  }
-  const Error error = base::failed("{}: cannot be written: {}", path, std::strerror(errno));
-  ::unlink(part.c_str());
-  return error;
+  return write_whole_file(
+      path, [&](int fd) { return write_contents(fd, key, contents, pool, on_written); });
 }
 
 }  // namespace markbase::runtime

@@ -16,6 +16,7 @@
 #include "formats/weight_source.h"
 #include "markbase/result.h"
 #include "model/weight_map.h"
+#include "runtime/whole_file.h"
 
 namespace markbase::runtime {
 
@@ -46,20 +47,17 @@ class RepackCache {
  public:
   // Errors: kBadInput with the path and why it is of no use.
   static Result<RepackCache> open(const std::string& path, const RepackKey& key);
-  RepackCache(RepackCache&& other) noexcept;
-  RepackCache& operator=(RepackCache&&) = delete;
-  RepackCache(const RepackCache&) = delete;
-  ~RepackCache();
 
   // Reads the content kept under `name` with all threads and compares its checksum. Errors:
   // kBadInput (not there, of another size, cut off, damaged).
   Result<void> read(std::string_view name, std::span<std::byte> out, base::ThreadPool& pool) const;
 
  private:
-  RepackCache(std::string path, int fd) : path_(std::move(path)), fd_(fd) {}
+  RepackCache(std::string path, FileDescriptor file)
+      : path_(std::move(path)), file_(std::move(file)) {}
 
   std::string path_;
-  int fd_ = -1;
+  FileDescriptor file_;
   std::vector<RepackEntry> entries_;
 };
 
