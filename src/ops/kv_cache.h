@@ -27,10 +27,9 @@ struct KvLayout {
 
 // One layer's cache in a step.
 // blocks: pool memory of this layer, block b begins at data + b * Backend::kv_block_bytes(layout).
-// block_table: [num_sequences, table_blocks] i32. Block j (absolute) of sequence s is
-// block_table[s, j % table_blocks]: a sliding layer keeps a short ring of blocks, a full layer a
-// table long enough never to wrap. Positions no longer held are never visible to a query of the
-// step.
+// block_table: [num_sequences, table_blocks] i32, as long as the context. Block j (absolute) of
+// sequence s is block_table[s, j % table_blocks]. Entries of blocks that no query of the step can
+// see may hold anything.
 struct KvView {
   KvLayout layout;
   void* blocks = nullptr;

@@ -153,17 +153,43 @@ void ModelRunner::set_seen(int sequence, std::span<const int32_t> ids) {
   upload<uint32_t>(backend_, device_.seen.slice(sequence, 1).data, seen_);
 }
 
+bool ModelRunner::reserve(int sequence, int64_t begin, int64_t end) {
+  return cache_->reserve(sequence, begin, end);
+}
+int64_t ModelRunner::adopt_prefix(int sequence, std::span<const int32_t> ids) {
+  return cache_->adopt_prefix(sequence, ids);
+}
+void ModelRunner::keep_prefix(int sequence, std::span<const int32_t> ids) {
+  cache_->keep_prefix(sequence, ids);
+}
+int64_t ModelRunner::share(int from, int to, int64_t end) { return cache_->share(from, to, end); }
+void ModelRunner::drop_prefixes() { cache_->drop_prefixes(); }
+KvCache::Usage ModelRunner::usage() const { return cache_->usage(); }
+double ModelRunner::share_of_pool(int64_t tokens) const { return cache_->share_of_pool(tokens); }
+Result<int64_t> ModelRunner::save_prefixes(const std::string& path, uint64_t model) const {
+  return cache_->save_prefixes(path, model);
+}
+Result<int64_t> ModelRunner::restore_prefixes(const std::string& path, uint64_t model) {
+  return cache_->restore_prefixes(path, model);
+}
+
+// Sequence by sequence: blocks are given back and taken for all of its rows at once.
+void ModelRunner::reserve_rows(std::span<const StepRow> rows) {
+  for (size_t begin = 0, end = 0; begin < rows.size(); begin = end) {
+    while (end < rows.size() && rows[end].sequence == rows[begin].sequence) ++end;
+    MB_CHECK_MSG(cache_->reserve(rows[begin].sequence, rows[begin].position,
+                                 int64_t{rows[end - 1].position} + 1),
+                 "too few blocks: the caller reserves them where they may not be enough");
+  }
+}
+
 void ModelRunner::upload_rows(std::span<const StepRow> rows, std::span<const int32_t> output_rows) {
   MB_CHECK(!rows.empty() && static_cast<int64_t>(rows.size()) <= max_rows(options_));
-  size_t begin = 0;  // of the rows of one sequence
+  reserve_rows(rows);
   for (size_t i = 0; i < rows.size(); ++i) {
-    if (rows[i].sequence != rows[begin].sequence) begin = i;
-    // More would overwrite keys in the ring of a sliding layer that their first rows still see.
-    MB_CHECK(static_cast<int64_t>(i - begin) < options_.prefill_chunk_tokens);
     ids_[i] = rows[i].id;
     positions_[i] = rows[i].position;
     sequences_[i] = rows[i].sequence;
-    cache_->reserve(rows[i].sequence, int64_t{rows[i].position} + 1);
   }
   upload_per_layer_ids(rows);
   for (size_t i = 0; i < output_rows.size(); ++i) {

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "markbase/result.h"
@@ -51,6 +52,18 @@ class ModelRunner {
   // The ids that the repetition penalty knows of, before the first sample of a sequence.
   void set_seen(int sequence, std::span<const int32_t> ids);
 
+  // Blocks for rows to come, and prefixes: as KvCache says. A step reserves what was not reserved
+  // before it, which must succeed then.
+  bool reserve(int sequence, int64_t begin, int64_t end);
+  int64_t adopt_prefix(int sequence, std::span<const int32_t> ids);
+  void keep_prefix(int sequence, std::span<const int32_t> ids);
+  int64_t share(int from, int to, int64_t end);
+  void drop_prefixes();
+  KvCache::Usage usage() const;
+  double share_of_pool(int64_t tokens) const;
+  Result<int64_t> save_prefixes(const std::string& path, uint64_t model) const;
+  Result<int64_t> restore_prefixes(const std::string& path, uint64_t model);
+
   // Runs the layers over `rows` (at most prefill_chunk_tokens + max_sequences), which fills the
   // cache. Errors: kFailed where a key or value does not fit the cache type, naming the layer;
   // kBadInput where the file of a mapped table was truncated.
@@ -88,6 +101,7 @@ class ModelRunner {
   static Device carve(const model::TextConfig& config, const RunnerOptions& options,
                       size_t num_suppressed, tensor::Device device, base::Arena& arena);
   Result<void> allocate(std::span<const int32_t> suppressed);
+  void reserve_rows(std::span<const StepRow> rows);
   void upload_rows(std::span<const StepRow> rows, std::span<const int32_t> output_rows);
   void upload_per_layer_ids(std::span<const StepRow> rows);
   // Chooses what a step runs: only its output rows where that is enough.

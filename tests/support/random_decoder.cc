@@ -37,13 +37,14 @@ class MemorySource final : public formats::WeightSource {
   std::string path_ = "memory";
 };
 
-LayerConfig layer_of(LayerType type, int64_t kv_heads, int64_t head_dim, int64_t wide) {
+LayerConfig layer_of(LayerType type, int64_t kv_heads, int64_t head_dim, int64_t wide,
+                     int64_t window) {
   LayerConfig layer;
   layer.type = type;
   layer.head_dim = head_dim;
   layer.num_key_value_heads = kv_heads;
   layer.intermediate_size = wide;
-  layer.sliding_window = type == LayerType::kSliding ? RandomDecoder::kWindow : 0;
+  layer.sliding_window = type == LayerType::kSliding ? window : 0;
   layer.rope_idx = type == LayerType::kSliding ? 0 : 1;
   return layer;
 }
@@ -73,7 +74,7 @@ void RandomDecoder::set_shape(DecoderShape shape) {
     for (const char type : types) {
       const bool full = type == 'F';
       config_.layers.push_back(layer_of(full ? LayerType::kFull : LayerType::kSliding,
-                                        full ? full_kv : sliding_kv, full ? 32 : 16, 96));
+                                        full ? full_kv : sliding_kv, full ? 32 : 16, 96, window_));
     }
   };
   const auto share = [&](size_t layer, int64_t source, int64_t wide) {
@@ -124,8 +125,9 @@ void RandomDecoder::set_shape(DecoderShape shape) {
   }
 }
 
-RandomDecoder::RandomDecoder(DecoderShape shape, quant::Format format, int64_t table_rows)
-    : format_(format), table_rows_(table_rows) {
+RandomDecoder::RandomDecoder(DecoderShape shape, quant::Format format, int64_t table_rows,
+                             int64_t window)
+    : format_(format), table_rows_(table_rows), window_(window) {
   config_.model_type = "gemma4_text";
   config_.vocab_size = kVocab;
   config_.hidden_size = 64;

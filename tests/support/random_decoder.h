@@ -34,8 +34,9 @@ class RandomDecoder {
   static constexpr int64_t kVocab = 301;
 
   // Matrices in `format`: plain floats, or blocks of 32 that quant::encode_row knows.
-  // table_rows: of the per-layer embeddings, where the shape has any.
-  RandomDecoder(DecoderShape shape, quant::Format format, int64_t table_rows = kVocab);
+  // table_rows: of the per-layer embeddings, where the shape has any. window: of sliding layers.
+  RandomDecoder(DecoderShape shape, quant::Format format, int64_t table_rows = kVocab,
+                int64_t window = kWindow);
 
   const model::TextConfig& config() const { return config_; }
   const model::WeightMap& map() const { return map_; }
@@ -56,6 +57,7 @@ class RandomDecoder {
   model::WeightMap map_;
   quant::Format format_;
   int64_t table_rows_;
+  int64_t window_;
   uint64_t seed_ = 7;
   std::deque<std::vector<std::byte>> bytes_;
 };

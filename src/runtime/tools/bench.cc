@@ -24,11 +24,6 @@ class Stopwatch {
   std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
 };
 
-// Ids without meaning: speed does not depend on them.
-int32_t some_id(int64_t position, int64_t vocab_size) {
-  return static_cast<int32_t>((position * 7919 + 11) % vocab_size);
-}
-
 uint64_t kv_token_bytes(const LoadedModel& model, const model::LayerConfig& layer) {
   const ops::KvLayout layout = {model.runner_options.kv, layer.num_key_value_heads, layer.head_dim};
   return model.backend.backend->kv_block_bytes(layout) / static_cast<uint64_t>(ops::kKvBlockTokens);
@@ -45,13 +40,44 @@ uint64_t kv_read_bytes(const LoadedModel& model, int64_t position) {
   return bytes;
 }
 
+// What a test asks of a runner.
+struct Size {
+  int64_t tokens = 0;
+  int64_t batch = 1;
+  int64_t kept = 0;  // prefixes
+};
+
+Size size_of_decode(const BenchOptions& options, int64_t depth, int64_t batch) {
+  return {depth + options.decode_tokens, batch, batch};
+}
+
+std::vector<Size> sizes_of(const BenchOptions& options) {
+  std::vector<Size> sizes;
+  for (const int64_t tokens : options.prefill_tokens) sizes.push_back({.tokens = tokens});
+  if (options.decode_tokens == 0) return sizes;
+  for (const int64_t depth : options.depths) {
+    for (const int64_t batch : options.batches) {
+      sizes.push_back(size_of_decode(options, depth, batch));
+    }
+  }
+  return sizes;
+}
+
+runtime::RunnerOptions runner_of(const Size& size, runtime::RunnerOptions runner) {
+  runner.context_tokens = size.tokens;
+  runner.max_sequences = size.batch;
+  runner.kv_pool_tokens = 0;
+  runner.kept_windows = size.kept;
+  return runner;
+}
+
 class Bench {
  public:
   Bench(LoadedModel& model, runtime::BandwidthProbe& probe, const BenchOptions& options)
       : model_(model), probe_(probe), options_(options) {}
 
   Result<base::Json> prefill(int64_t tokens) {
-    MB_TRY(prepare(tokens, 1));
+    MB_TRY(prepare({.tokens = tokens}));
     const auto once = [&]() -> Result<double> {
       const int sequence = model_.runner->open_sequence();
       const Stopwatch watch;
@@ -70,20 +96,17 @@ class Bench {
 
   Result<base::Json> decode(int64_t depth, int64_t batch) {
     const int64_t steps = options_.decode_tokens;
-    MB_TRY(prepare(depth + steps, batch));
-    std::vector<int> sequences;
-    for (int64_t i = 0; i < batch; ++i) sequences.push_back(model_.runner->open_sequence());
-    bool filled = false;
+    MB_TRY(prepare(size_of_decode(options_, depth, batch)));
+    std::vector<int> sequences(static_cast<size_t>(batch));
     const auto once = [&]() -> Result<double> {
-      // Decoding again from the same depth finds its window still there while the ring is not
-      // lapped.
-      if (!filled || steps > model_.runner_options.prefill_chunk_tokens) {
-        MB_TRY(fill(sequences, 0, depth, /*sample_last=*/false));
-      }
-      filled = true;
+      MB_TRY(open_at(depth, sequences));
       const Stopwatch watch;
-      for (int64_t i = 0; i < steps; ++i) MB_TRY(step(sequences, depth + i));
-      return watch.seconds();
+      Result<void> done;
+      for (int64_t i = 0; i < steps && done.ok(); ++i) done = step(sequences, depth + i);
+      const double seconds = watch.seconds();
+      for (const int sequence : sequences) model_.runner->close_sequence(sequence);
+      MB_TRY(std::move(done));
+      return seconds;
     };
     uint64_t bytes = 0;
     for (int64_t i = 0; i < steps; ++i) {
@@ -96,21 +119,34 @@ class Bench {
  private:
   // A runner of the size that the test needs; the budget given was looked at before the weights
   // were read.
-  Result<void> prepare(int64_t tokens, int64_t batch) {
-    runtime::RunnerOptions runner = model_.runner_options;
-    runner.context_tokens = tokens;
-    runner.max_sequences = batch;
+  Result<void> prepare(const Size& size) {
+    const runtime::RunnerOptions runner = runner_of(size, model_.runner_options);
     model_.runner.reset();
     const ops::Backend& backend = *model_.backend.backend;
     const uint64_t wanted = ModelRunner::kv_bytes(model_.config, backend, runner) +
                             ModelRunner::scratch_bytes(model_.config, backend, runner);
     const uint64_t available = runtime::machine_memory().available_bytes;
     if (wanted > available) {
-      return base::out_of_memory("bench: batch {} at {} tokens needs {}, and {} are free", batch,
-                                 tokens, runtime::bytes_text(wanted),
+      return base::out_of_memory("bench: batch {} at {} tokens needs {}, and {} are free",
+                                 size.batch, size.tokens, runtime::bytes_text(wanted),
                                  runtime::bytes_text(available));
     }
     return model_.make_runner(runner);
+  }
+
+  // Fresh sequences that hold positions [0, depth). Every one has ids of its own, so that none
+  // reads another one's keys; the first time they are kept, later only what follows the last block
+  // border is computed again.
+  Result<void> open_at(int64_t depth, std::vector<int>& sequences) {
+    std::vector<int32_t> ids(static_cast<size_t>(depth) + 1);
+    for (int& sequence : sequences) {
+      sequence = model_.runner->open_sequence();
+      for (int64_t p = 0; p <= depth; ++p) ids[static_cast<size_t>(p)] = id_at(p, sequence);
+      const int64_t kept = model_.runner->adopt_prefix(sequence, ids);
+      MB_TRY(fill({sequence}, kept, depth, /*sample_last=*/false));
+      model_.runner->keep_prefix(sequence, std::span(ids).first(ids.size() - 1));
+    }
+    return {};
   }
 
   // Positions [begin, end) of every sequence, chunk after chunk.
@@ -147,9 +183,14 @@ class Bench {
     return model_.runner->run_and_sample(rows_, outputs, params_, ids_);
   }
 
+  // Ids without meaning: speed does not depend on them.
+  int32_t id_at(int64_t position, int sequence) const {
+    return static_cast<int32_t>((position * 7919 + sequence * int64_t{104729} + 11) %
+                                model_.config.vocab_size);
+  }
+
   void add_row(int64_t position, int sequence) {
-    rows_.push_back(
-        {some_id(position, model_.config.vocab_size), static_cast<int32_t>(position), sequence});
+    rows_.push_back({id_at(position, sequence), static_cast<int32_t>(position), sequence});
   }
 
   // One more run begins. Each test has a warm-up.
@@ -214,24 +255,6 @@ Result<void> check_options(const BenchOptions& options) {
   return {};
 }
 
-// What a test asks of a runner.
-struct Size {
-  int64_t tokens = 0;
-  int64_t batch = 1;
-};
-
-std::vector<Size> sizes_of(const BenchOptions& options) {
-  std::vector<Size> sizes;
-  for (const int64_t tokens : options.prefill_tokens) sizes.push_back({tokens, 1});
-  if (options.decode_tokens == 0) return sizes;
-  for (const int64_t depth : options.depths) {
-    for (const int64_t batch : options.batches) {
-      sizes.push_back({depth + options.decode_tokens, batch});
-    }
-  }
-  return sizes;
-}
-
 // The plan of the test that needs most. Errors: kUsage for a test beyond the context, kOutOfMemory
 // with the plan of the first that does not fit.
 Result<runtime::MemoryPlan> plan_largest(const model::TextConfig& config,
@@ -248,9 +271,8 @@ Result<runtime::MemoryPlan> plan_largest(const model::TextConfig& config,
           "bench: expected tests within the context of {} tokens, got one of {}", limit,
           size.tokens);
     }
-    runtime::RunnerOptions runner = at_load;
+    runtime::RunnerOptions runner = runner_of(size, at_load);
     runner.context_tokens = std::max(size.tokens, at_load.context_tokens);
-    runner.max_sequences = size.batch;
     runtime::MemoryPlan plan =
         runtime::plan_memory(config, map, backend, runner, engine.memory_bytes);
     plan.probe_bytes = runtime::BandwidthProbe::kBytes;
