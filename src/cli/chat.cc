@@ -216,7 +216,9 @@ Result<int> run(const ChatOptions& options) {
   MB_TRY(refuse_options_of_run(options));
   MB_TRY(check_sampling(options.sampling));
   MB_ASSIGN(const ToolRunner tools, ToolRunner::create(options.tools));
-  MB_ASSIGN(Engine engine, load_engine(options.shared));
+  SharedOptions shared = options.shared;
+  shared.prefix_cache = true;
+  MB_ASSIGN(Engine engine, load_engine(shared));
   if (!engine.info().has_chat_format) {
     return base::usage_error("{}: this model has no chat format; use `run`", options.shared.model);
   }

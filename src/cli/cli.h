@@ -33,6 +33,7 @@ struct SharedOptions {
   int threads = 0;
   int64_t context_tokens = 0;
   int64_t prefill_chunk_tokens = 512;
+  bool prefix_cache = false;  // where one request goes on from another one
   // --log-level, -q and -v in one: notes and progress, warnings, explanations.
   bool quiet = false;
   bool warnings = true;

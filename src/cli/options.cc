@@ -129,6 +129,8 @@ Result<EngineOptions> engine_options(const SharedOptions& shared) {
   options.prefill_chunk_tokens = shared.prefill_chunk_tokens;
   options.activations = shared.activations;
   options.repack_cache = shared.repack_cache == "on";
+  options.max_sequences = 1;  // one thing after the other
+  options.prefix_cache = shared.prefix_cache;
   if (!shared.memory.empty()) {
     MB_ASSIGN(options.memory_bytes, parse_memory(shared.memory));
   }

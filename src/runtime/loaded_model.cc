@@ -12,6 +12,7 @@ namespace markbase::runtime {
 namespace {
 
 constexpr int64_t kMostChunkTokens = 65536;
+constexpr int64_t kMostSequences = 1024;
 
 std::string count_text(int64_t tensors) {
   return tensors == 1 ? "1 tensor is" : fmt::format("{} tensors are", tensors);
@@ -89,6 +90,10 @@ Result<void> check_options(const EngineOptions& options) {
     return base::usage_error("--prefill-chunk: expected 1 to {}, got {}", kMostChunkTokens,
                              options.prefill_chunk_tokens);
   }
+  if (options.max_sequences < 1 || options.max_sequences > kMostSequences) {
+    return base::usage_error("max_sequences: expected 1 to {}, got {}", kMostSequences,
+                             options.max_sequences);
+  }
   MB_TRY(num_threads(options));
   MB_TRY(kv_type(options));
   return {};
@@ -99,6 +104,10 @@ Result<RunnerOptions> runner_options(const EngineOptions& options) {
   MB_ASSIGN(runner.kv, kv_type(options));
   runner.prefill_chunk_tokens = options.prefill_chunk_tokens;
   runner.max_output_rows = kOutputRowsAtOnce;
+  runner.max_sequences = options.max_sequences;
+  // One for each sequence's own history, and some that they have in common.
+  constexpr int64_t kCommonPrefixes = 8;
+  if (options.prefix_cache) runner.kept_windows = options.max_sequences + kCommonPrefixes;
   return runner;
 }
 

@@ -46,8 +46,8 @@ struct LoadedModel {
   Result<void> make_runner(const RunnerOptions& options);
 };
 
-// The runner that `options` asks for, its context apart: what is loaded and what is foretold are
-// the same. Errors: kUsage.
+// The runner that `options` asks for, its context and its pool apart: what is loaded and what is
+// foretold are the same. Errors: kUsage.
 Result<RunnerOptions> runner_options(const EngineOptions& options);
 
 // Plans memory before the weights are read and may change what the runner is made for.

@@ -105,6 +105,10 @@ MemoryPlan plan_memory(const model::TextConfig& config, const model::WeightMap& 
   plan.scratch_bytes = ModelRunner::scratch_bytes(config, backend, runner);
   plan.context_tokens = runner.context_tokens;
   plan.max_sequences = runner.max_sequences;
+  plan.pool_tokens = runner.max_sequences * runner.context_tokens;
+  if (runner.kv_pool_tokens != 0) {
+    plan.pool_tokens = std::clamp(runner.kv_pool_tokens, runner.context_tokens, plan.pool_tokens);
+  }
   const MachineMemory memory = machine_memory();
   plan.budget_bytes = memory.available_bytes;
   plan.budget_source = memory.limited_by;
@@ -124,14 +128,44 @@ Result<int64_t> context_limit(const model::TextConfig& config, const EngineOptio
   return options.context_tokens == 0 ? limit : options.context_tokens;
 }
 
+int64_t pool_tokens(int64_t context_tokens, int64_t max_sequences) {
+  constexpr int64_t kUsualTokens = 4096;
+  return context_tokens + (max_sequences - 1) * std::min(context_tokens, kUsualTokens);
+}
+
+namespace {
+
+// The first plan that fits at this context, or the last: fewer prefixes kept, then none, then one
+// context for all sequences together.
+MemoryPlan plan_context(const model::TextConfig& config, const model::WeightMap& map,
+                        const ops::Backend& backend, const EngineOptions& options,
+                        RunnerOptions* runner) {
+  const auto plan = [&] {
+    return plan_memory(config, map, backend, *runner, options.memory_bytes);
+  };
+  runner->kv_pool_tokens = pool_tokens(runner->context_tokens, runner->max_sequences);
+  MemoryPlan best = plan();
+  while (!best.fits() && runner->kept_windows > 0) {
+    runner->kept_windows /= 2;
+    best = plan();
+  }
+  if (best.fits() || runner->max_sequences == 1) return best;
+  runner->kv_pool_tokens = runner->context_tokens;
+  return plan();
+}
+
+}  // namespace
+
 Result<MemoryPlan> choose_context(const model::TextConfig& config, const model::WeightMap& map,
                                   const ops::Backend& backend, const EngineOptions& options,
                                   RunnerOptions* runner) {
   // Below this a shorter context saves nothing worth having.
   constexpr int64_t kShortestChosen = 1024;
   MB_ASSIGN(runner->context_tokens, context_limit(config, options));
+  const int64_t kept_windows = runner->kept_windows;
   while (true) {
-    const MemoryPlan plan = plan_memory(config, map, backend, *runner, options.memory_bytes);
+    runner->kept_windows = kept_windows;
+    const MemoryPlan plan = plan_context(config, map, backend, options, runner);
     if (plan.fits()) return plan;
     if (options.context_tokens != 0 || runner->context_tokens <= kShortestChosen) {
       return base::out_of_memory("the model does not fit: {}", plan_text(plan));
@@ -149,15 +183,19 @@ std::string bytes_text(uint64_t bytes) {
 }
 
 std::string plan_text(const MemoryPlan& plan) {
-  const std::string sequences =
-      plan.max_sequences == 1 ? std::string() : fmt::format("{} x ", plan.max_sequences);
+  std::string tokens = fmt::format("{} tokens", plan.context_tokens);
+  if (plan.pool_tokens == plan.max_sequences * plan.context_tokens) {
+    if (plan.max_sequences > 1) tokens = fmt::format("{} x {}", plan.max_sequences, tokens);
+  } else {
+    tokens =
+        fmt::format("{} x up to {}, {} together", plan.max_sequences, tokens, plan.pool_tokens);
+  }
   const std::string probe =
       plan.probe_bytes == 0 ? std::string() : " + bandwidth probe " + bytes_text(plan.probe_bytes);
-  return fmt::format("weights {} + KV cache {} ({}{} tokens) + scratch {}{} = {} of {} ({})",
-                     bytes_text(plan.weight_bytes), bytes_text(plan.kv_bytes), sequences,
-                     plan.context_tokens, bytes_text(plan.scratch_bytes), probe,
-                     bytes_text(plan.total_bytes()), bytes_text(plan.budget_bytes),
-                     plan.budget_source);
+  return fmt::format("weights {} + KV cache {} ({}) + scratch {}{} = {} of {} ({})",
+                     bytes_text(plan.weight_bytes), bytes_text(plan.kv_bytes), tokens,
+                     bytes_text(plan.scratch_bytes), probe, bytes_text(plan.total_bytes()),
+                     bytes_text(plan.budget_bytes), plan.budget_source);
 }
 
 base::Json plan_json(const MemoryPlan& plan) {

@@ -44,6 +44,7 @@ struct MemoryPlan {
   uint64_t probe_bytes = 0;  // what a measurement holds beside the model
   int64_t context_tokens = 0;
   int64_t max_sequences = 1;
+  int64_t pool_tokens = 0;  // of all sequences together
   uint64_t budget_bytes = 0;
   std::string budget_source;
 
@@ -57,8 +58,13 @@ MemoryPlan plan_memory(const model::TextConfig& config, const model::WeightMap& 
 // The longest context that may be had: what was asked for, else the model's limit. Errors: kUsage
 // for one beyond the model's limit.
 Result<int64_t> context_limit(const model::TextConfig& config, const EngineOptions& options);
-// Chooses the context: what was asked for, else the model's limit, halved while it does not fit.
-// Errors: kUsage for a context beyond the model's limit, kOutOfMemory with the plan.
+// Tokens for the blocks of full layers where every sequence has a context of so many: one context,
+// and as much more for each further sequence as answers usually need. A history that a sequence
+// goes on from shares its blocks with it.
+int64_t pool_tokens(int64_t context_tokens, int64_t max_sequences);
+// Chooses the context: what was asked for, else the model's limit. While it does not fit, first the
+// kept windows and the pool beyond one context go, then the context is halved. Errors: kUsage for a
+// context beyond the model's limit, kOutOfMemory with the plan.
 Result<MemoryPlan> choose_context(const model::TextConfig& config, const model::WeightMap& map,
                                   const ops::Backend& backend, const EngineOptions& options,
                                   RunnerOptions* runner);

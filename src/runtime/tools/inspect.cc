@@ -166,6 +166,7 @@ Result<void> add_model(const formats::WeightSource& source, const ModelPath& pat
   if (!faults.empty()) return {};
   MB_ASSIGN(runtime::RunnerOptions runner, runtime::runner_options(options.engine));
   MB_ASSIGN(runner.context_tokens, runtime::context_limit(config, options.engine));
+  runner.kv_pool_tokens = runtime::pool_tokens(runner.context_tokens, runner.max_sequences);
   (*out)["plan"] = runtime::plan_json(
       runtime::plan_memory(config, map, backend, runner, options.engine.memory_bytes));
   return {};
