@@ -135,23 +135,27 @@ int64_t pool_tokens(int64_t context_tokens, int64_t max_sequences) {
 
 namespace {
 
-// The first plan that fits at this context, or the last: fewer prefixes kept, then none, then one
-// context for all sequences together.
+// The first plan that fits at this context, or the last: fewer prefixes kept, then one context for
+// all sequences together, then no prefix at all.
 MemoryPlan plan_context(const model::TextConfig& config, const model::WeightMap& map,
                         const ops::Backend& backend, const EngineOptions& options,
-                        RunnerOptions* runner) {
-  const auto plan = [&] {
-    return plan_memory(config, map, backend, *runner, options.memory_bytes);
+                        int64_t kept_windows, RunnerOptions* runner) {
+  const int64_t context = runner->context_tokens;
+  MemoryPlan plan;
+  const auto fits = [&](int64_t pool, int64_t kept) {
+    runner->kv_pool_tokens = pool;
+    runner->kept_windows = kept;
+    plan = plan_memory(config, map, backend, *runner, options.memory_bytes);
+    return plan.fits();
   };
-  runner->kv_pool_tokens = pool_tokens(runner->context_tokens, runner->max_sequences);
-  MemoryPlan best = plan();
-  while (!best.fits() && runner->kept_windows > 0) {
-    runner->kept_windows /= 2;
-    best = plan();
+  for (const int64_t pool : {pool_tokens(context, runner->max_sequences), context}) {
+    if (kept_windows == 0 && fits(pool, 0)) return plan;
+    for (int64_t kept = kept_windows; kept > 0; kept /= 2) {
+      if (fits(pool, kept)) return plan;
+    }
   }
-  if (best.fits() || runner->max_sequences == 1) return best;
-  runner->kv_pool_tokens = runner->context_tokens;
-  return plan();
+  fits(context, 0);
+  return plan;
 }
 
 }  // namespace
@@ -164,8 +168,7 @@ Result<MemoryPlan> choose_context(const model::TextConfig& config, const model::
   MB_ASSIGN(runner->context_tokens, context_limit(config, options));
   const int64_t kept_windows = runner->kept_windows;
   while (true) {
-    runner->kept_windows = kept_windows;
-    const MemoryPlan plan = plan_context(config, map, backend, options, runner);
+    const MemoryPlan plan = plan_context(config, map, backend, options, kept_windows, runner);
     if (plan.fits()) return plan;
     if (options.context_tokens != 0 || runner->context_tokens <= kShortestChosen) {
       return base::out_of_memory("the model does not fit: {}", plan_text(plan));
