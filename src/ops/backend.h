@@ -30,6 +30,7 @@
 #include "ops/rms_norm.h"
 #include "ops/rope.h"
 #include "ops/sample.h"
+#include "ops/token_logprobs.h"
 #include "quant/weight_view.h"
 #include "tensor/tensor.h"
 
@@ -127,6 +128,7 @@ class Backend {
   virtual void kv_write(const KvWriteArgs& args) = 0;
   virtual void attention(const AttentionArgs& args) = 0;
   virtual void sample(const SampleArgs& args) = 0;
+  virtual void token_logprobs(const TokenLogprobsArgs& args) = 0;
   virtual void route(const RouteArgs& args) = 0;
   virtual void experts(const ExpertsArgs& args) = 0;
 

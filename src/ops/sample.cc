@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "ops/arg_checks.h"
+#include "ops/exp_log.h"
 
 namespace markbase::ops {
 namespace {
@@ -17,33 +18,6 @@ constexpr float kNegligible = 104.0F;
 // distribution, the usual case, sorts tens of ids and not the vocabulary.
 constexpr float kBands[] = {4.0F, 8.0F, 16.0F, 32.0F, kNegligible};
 constexpr size_t kNumBands = std::size(kBands);
-
-// exp(x) for -104 <= x <= 0 within 2e-14 relative. Our own, because the libraries' differ in the
-// last bit and a draw must be the same everywhere.
-inline double exp_of(double x) {
-  constexpr double kLog2E = 1.4426950408889634;
-  constexpr double kLn2High = 0x1.62e42fefp-1;  // 33 bits, so that k * kLn2High is exact
-  constexpr double kLn2Low = 0x1.473de6af278edp-34;
-  constexpr double kRound = 0x1.8p52;  // adding and taking it away rounds to an integer
-  const double shifted = x * kLog2E + kRound;
-  const double k = shifted - kRound;
-  const double r = (x - k * kLn2High) - k * kLn2Low;  // |r| <= ln(2) / 2
-  // Taylor to r^11; the next term is below 7e-15.
-  double p = 1.0 / 39916800.0;
-  p = p * r + 1.0 / 3628800.0;
-  p = p * r + 1.0 / 362880.0;
-  p = p * r + 1.0 / 40320.0;
-  p = p * r + 1.0 / 5040.0;
-  p = p * r + 1.0 / 720.0;
-  p = p * r + 1.0 / 120.0;
-  p = p * r + 1.0 / 24.0;
-  p = p * r + 1.0 / 6.0;
-  p = p * r + 0.5;
-  p = p * r + 1.0;
-  p = p * r + 1.0;
-  // The low bits of `shifted` are k; in the exponent's place they make 2^k.
-  return p * std::bit_cast<double>((std::bit_cast<uint64_t>(shifted) + 1023u) << 52);
-}
 
 // exp(logit - best) as float32, in (0, 1]; 0 for what is negligible.
 inline float weight_of(float logit, float best) {
@@ -75,34 +49,6 @@ void penalize(std::span<float> logits, std::span<const uint32_t> seen, float pen
       logit = logit < 0.0F ? logit * penalty : logit / penalty;
     }
   }
-}
-
-// The highest logit, or NaN where there is none to choose: a NaN or +infinity in the row, or all
-// -infinity.
-float highest(std::span<const float> logits) {
-  constexpr size_t kLanes = 16;
-  float best[kLanes];
-  uint32_t broken[kLanes] = {};
-  std::fill_n(best, kLanes, -kInfinity);
-  size_t i = 0;
-  for (; i + kLanes <= logits.size(); i += kLanes) {
-    for (size_t lane = 0; lane < kLanes; ++lane) {
-      const float logit = logits[i + lane];
-      best[lane] = logit > best[lane] ? logit : best[lane];
-      broken[lane] |= logit < kInfinity ? 0u : 1u;
-    }
-  }
-  for (; i < logits.size(); ++i) {
-    best[0] = logits[i] > best[0] ? logits[i] : best[0];
-    broken[0] |= logits[i] < kInfinity ? 0u : 1u;
-  }
-  float result = -kInfinity;
-  uint32_t any_broken = 0;
-  for (size_t lane = 0; lane < kLanes; ++lane) {
-    result = std::max(result, best[lane]);
-    any_broken |= broken[lane];
-  }
-  return any_broken != 0 || result == -kInfinity ? std::numeric_limits<float>::quiet_NaN() : result;
 }
 
 // Sum of the weights of the whole row, in eight interleaved partial sums.
@@ -182,7 +128,7 @@ Prepared prepare(std::span<float> logits, const SamplingParams& params,
                  std::span<const int32_t> suppressed, std::span<const uint32_t> seen) {
   suppress(logits, suppressed);
   penalize(logits, seen, params.repetition_penalty);
-  const float best = highest(logits);
+  const float best = highest_logit(logits);
   if (std::isnan(best) || params.temperature == 0.0F) return {best, true};
   // A temperature so small that the quotient overflows leaves nothing but the best.
   const float scaled_best = best / params.temperature;
@@ -306,6 +252,32 @@ void check(const SampleArgs& args) {
 
 size_t sample_scratch_bytes(int64_t rows, int64_t vocab) {
   return static_cast<size_t>(rows) * static_cast<size_t>(vocab) * sizeof(Candidate);
+}
+
+float highest_logit(std::span<const float> logits) {
+  constexpr size_t kLanes = 16;
+  float best[kLanes];
+  uint32_t broken[kLanes] = {};
+  std::fill_n(best, kLanes, -kInfinity);
+  size_t i = 0;
+  for (; i + kLanes <= logits.size(); i += kLanes) {
+    for (size_t lane = 0; lane < kLanes; ++lane) {
+      const float logit = logits[i + lane];
+      best[lane] = logit > best[lane] ? logit : best[lane];
+      broken[lane] |= logit < kInfinity ? 0u : 1u;
+    }
+  }
+  for (; i < logits.size(); ++i) {
+    best[0] = logits[i] > best[0] ? logits[i] : best[0];
+    broken[0] |= logits[i] < kInfinity ? 0u : 1u;
+  }
+  float result = -kInfinity;
+  uint32_t any_broken = 0;
+  for (size_t lane = 0; lane < kLanes; ++lane) {
+    result = std::max(result, best[lane]);
+    any_broken |= broken[lane];
+  }
+  return any_broken != 0 || result == -kInfinity ? std::numeric_limits<float>::quiet_NaN() : result;
 }
 
 int32_t sample_row(std::span<float> logits, const SamplingParams& params, int32_t position,

@@ -40,6 +40,10 @@ struct SampleArgs {
 void check(const SampleArgs& args);
 size_t sample_scratch_bytes(int64_t rows, int64_t vocab);
 
+// The highest logit of a row, or NaN where there is nothing to choose: a NaN or +infinity in it, or
+// all of it -infinity.
+float highest_logit(std::span<const float> logits);
+
 // A candidate id with its probability.
 struct Candidate {
   int32_t id;
@@ -47,11 +51,11 @@ struct Candidate {
 };
 
 // One row on the host, for backends whose memory the host can read, and for tests. Returns the
-// chosen id, or -1 where there is nothing to choose: a NaN or +infinity among the logits, or all of
-// them -infinity (the caller reports it). Candidates stand by falling logit, ties by id, so a tie
-// at the border of top-k or top-p keeps the lower ids. The draw takes the first whose cumulative
-// probability exceeds u = (53 bits of philox4x32(seed, answer_idx, position)) / 2^53. The chosen id
-// is added to `seen`. `candidates` has room for the whole vocabulary. Allocates nothing.
+// chosen id, or -1 where there is nothing to choose (the caller reports it). Candidates stand by
+// falling logit, ties by id, so a tie at the border of top-k or top-p keeps the lower ids. The draw
+// takes the first whose cumulative probability exceeds u = (53 bits of philox4x32(seed, answer_idx,
+// position)) / 2^53. The chosen id is added to `seen`. `candidates` has room for the whole
+// vocabulary. Allocates nothing.
 int32_t sample_row(std::span<float> logits, const SamplingParams& params, int32_t position,
                    std::span<const int32_t> suppressed, std::span<uint32_t> seen,
                    std::span<Candidate> candidates);

@@ -175,6 +175,23 @@ TEST_F(CheckDeathTest, Sample) {
   expect_refused(good, [](auto& a) { a.scratch = nullptr; });
 }
 
+TEST_F(CheckDeathTest, TokenLogprobs) {
+  const TokenLogprobsArgs good{.logits = rows(memory_a, 2, 40),
+                               .ids = indices(2),
+                               .num_top = indices(2),
+                               .chosen_logprob = make_view(memory_b, DType::kF32, {2}),
+                               .top_ids = make_view(ints, DType::kI32, {2, 3}),
+                               .top_logprobs = rows(memory_c, 2, 3)};
+  expect_refused(good, [](auto& a) { a.logits = rows(memory_a, 2, 0); });
+  expect_refused(good, [](auto& a) { a.logits = with_type(a.logits, DType::kBF16); });
+  expect_refused(good, [](auto& a) { a.ids = indices(1); });
+  expect_refused(good, [](auto& a) { a.num_top = indices(3); });
+  expect_refused(good, [](auto& a) { a.chosen_logprob.shape[0] = 1; });
+  expect_refused(good, [](auto& a) { a.top_ids.shape[0] = 1; });
+  expect_refused(good, [](auto& a) { a.top_logprobs = rows(memory_c, 2, 4); });
+  expect_refused(good, [](auto& a) { a.top_logprobs = on_device(a.top_logprobs); });
+}
+
 // Steps may be empty.
 TEST(Check, NoRowsAreFine) {
   check(AddArgs{rows(nullptr, 0, 8), rows(nullptr, 0, 8)});

@@ -27,6 +27,7 @@ OpCases all_op_cases() {
   add_linear_cases(cases);
   add_attention_cases(cases);
   add_expert_cases(cases);
+  add_logprobs_cases(cases);
   return cases;
 }
 

@@ -40,6 +40,7 @@ void add_rope_cases(OpCases& cases);       // rope_table, rope, norm_rope
 void add_linear_cases(OpCases& cases);     // products, gated products
 void add_attention_cases(OpCases& cases);  // kv_write and attention
 void add_expert_cases(OpCases& cases);     // routing, experts
+void add_logprobs_cases(OpCases& cases);   // log probabilities
 OpCases all_op_cases();
 
 // What a product with the weight may be off by, for x: [T, cols], where x itself is off by x_error

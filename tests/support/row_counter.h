@@ -59,6 +59,7 @@ class RowCounter final : public ops::Backend {
     inner_.attention(args);
   }
   void sample(const ops::SampleArgs& args) override { inner_.sample(args); }
+  void token_logprobs(const ops::TokenLogprobsArgs& args) override { inner_.token_logprobs(args); }
   void route(const ops::RouteArgs& args) override { inner_.route(args); }
   void experts(const ops::ExpertsArgs& args) override { inner_.experts(args); }
 

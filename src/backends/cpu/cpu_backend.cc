@@ -146,6 +146,10 @@ class CpuBackend : public ops::Backend {
     ops::check(args);
     cpu::sample(vector_kernels_, pool_, args);
   }
+  void token_logprobs(const ops::TokenLogprobsArgs& args) override {
+    ops::check(args);
+    cpu::token_logprobs(pool_, args);
+  }
   void route(const ops::RouteArgs& args) override {
     ops::check(args);
     cpu::route(vector_kernels_, pool_, args);

@@ -17,6 +17,7 @@
 #include "ops/rms_norm.h"
 #include "ops/rope.h"
 #include "ops/sample.h"
+#include "ops/token_logprobs.h"
 
 namespace markbase::backends::cpu {
 
@@ -47,6 +48,7 @@ void rope(const VectorKernels& kernels, base::ThreadPool& pool, const ops::RopeA
 void kv_write(const VectorKernels& kernels, base::ThreadPool& pool, const ops::KvWriteArgs& args);
 void route(const VectorKernels& kernels, base::ThreadPool& pool, const ops::RouteArgs& args);
 void sample(const VectorKernels& kernels, base::ThreadPool& pool, const ops::SampleArgs& args);
+void token_logprobs(base::ThreadPool& pool, const ops::TokenLogprobsArgs& args);
 
 // Fused; the bits of their compositions.
 void add_rms_norm(const VectorKernels& kernels, base::ThreadPool& pool,

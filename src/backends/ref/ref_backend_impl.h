@@ -61,6 +61,7 @@ class RefBackend final : public ops::Backend {
   void kv_write(const ops::KvWriteArgs& args) override;
   void attention(const ops::AttentionArgs& args) override;
   void sample(const ops::SampleArgs& args) override;
+  void token_logprobs(const ops::TokenLogprobsArgs& args) override;
   void route(const ops::RouteArgs& args) override;
   void experts(const ops::ExpertsArgs& args) override;
 
