@@ -84,6 +84,11 @@ struct Message {
   std::string tool_call_id = {};          // of a tool's result: the call that it answers
 };
 
+inline constexpr int kMostAnswers = 64;      // to one request
+inline constexpr int kMostTopLogprobs = 20;  // at one place
+// Some thirty years: later moments do not fit the clock.
+inline constexpr int64_t kMostTimeoutMs = 1'000'000'000'000;
+
 // What to answer. Exactly one of ids, text, messages is used, in this order of preference.
 struct Request {
   std::vector<int32_t> ids;       // as they are; no BOS is added
@@ -100,14 +105,16 @@ struct Request {
   std::vector<std::string> stop;
   bool ignore_eos = false;
   uint32_t answer_idx = 0;  // which of several answers to the same prompt (keys the random numbers)
-  // So many answers to the one prompt, numbered answer_idx, answer_idx + 1, ...: each is what it
-  // would be alone.
+  // So many answers (1 to kMostAnswers) to the one prompt, numbered answer_idx, answer_idx + 1,
+  // ...: each is what it would be alone.
   int num_answers = 1;
-  // Log probabilities of the tokens chosen and of so many of the likeliest at each place; -1: none.
+  // Log probabilities of the tokens chosen and of so many of the likeliest at each place (0 to
+  // kMostTopLogprobs; fewer where the vocabulary is smaller); -1: none.
   // They are of the model's own distribution, before penalties, temperature and filters.
   int top_logprobs = -1;
-  int priority = 0;        // higher ones are served first
-  int64_t timeout_ms = 0;  // from submit; then the answer ends with "timeout". 0: none
+  int priority = 0;  // higher ones are served first
+  // From submit; then the answer ends with "timeout". 0: none; at most kMostTimeoutMs.
+  int64_t timeout_ms = 0;
 };
 
 struct TokenLogprob {

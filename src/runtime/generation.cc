@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <utility>
 
 #include "base/error.h"
@@ -183,6 +184,25 @@ class Answer {
   bool ended_ = false;
 };
 
+Result<void> check_answers(const Request& request) {
+  if (request.num_answers < 1 || request.num_answers > kMostAnswers) {
+    return base::usage_error("num_answers: expected 1 to {}, got {}", kMostAnswers,
+                             request.num_answers);
+  }
+  // The last one's number keys its random numbers as the others' do.
+  const auto more = static_cast<uint32_t>(request.num_answers - 1);
+  if (request.answer_idx > std::numeric_limits<uint32_t>::max() - more) {
+    return base::usage_error("answer_idx: expected at most {} for {} answers, got {}",
+                             std::numeric_limits<uint32_t>::max() - more, request.num_answers,
+                             request.answer_idx);
+  }
+  if (request.top_logprobs < -1 || request.top_logprobs > kMostTopLogprobs) {
+    return base::usage_error("top_logprobs: expected 0 to {} (or -1: none), got {}",
+                             kMostTopLogprobs, request.top_logprobs);
+  }
+  return {};
+}
+
 }  // namespace
 
 Result<void> check_request(const Request& request) {
@@ -202,6 +222,11 @@ Result<void> check_request(const Request& request) {
   if (request.max_tokens < -1) {
     return base::usage_error("max_tokens: expected 0 or more (or -1: no limit), got {}",
                              request.max_tokens);
+  }
+  MB_TRY(check_answers(request));
+  if (request.timeout_ms < 0 || request.timeout_ms > kMostTimeoutMs) {
+    return base::usage_error("timeout_ms: expected 0 (none) to {}, got {}", kMostTimeoutMs,
+                             request.timeout_ms);
   }
   const bool chat = !request.messages.empty() && request.ids.empty() && request.text.empty() &&
                     !request.text_is_set;

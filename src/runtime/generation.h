@@ -10,7 +10,8 @@
 
 namespace markbase::runtime {
 
-// Errors (kUsage): a sampling parameter, max_tokens or stop string out of range.
+// Errors (kUsage): a sampling parameter, a number (of tokens, answers, logprobs, milliseconds) or a
+// stop string out of range.
 Result<void> check_request(const Request& request);
 // Errors (kUsage): an id outside the vocabulary, no id at all, more ids than the context holds.
 Result<void> check_prompt(std::span<const int32_t> ids, const LoadedModel& model);

@@ -77,6 +77,27 @@ TEST(CheckRequest, RefusesWhatIsOutOfRange) {
   EXPECT_TRUE(refused([](Request& r) { r.sampling.repetition_penalty = 0.0F; }));
   EXPECT_TRUE(refused([](Request& r) { r.max_tokens = -2; }));
   EXPECT_TRUE(refused([](Request& r) { r.stop = {""}; }));
+  EXPECT_TRUE(refused([](Request& r) { r.num_answers = 0; }));
+  EXPECT_TRUE(refused([](Request& r) { r.num_answers = 65; }));
+  EXPECT_FALSE(refused([](Request& r) { r.num_answers = 64; }));
+  EXPECT_TRUE(refused([](Request& r) { r.top_logprobs = -2; }));
+  EXPECT_TRUE(refused([](Request& r) { r.top_logprobs = 21; }));
+  EXPECT_FALSE(refused([](Request& r) { r.top_logprobs = 20; }));
+  EXPECT_TRUE(refused([](Request& r) { r.timeout_ms = -1; }));
+  EXPECT_TRUE(refused([](Request& r) { r.timeout_ms = std::numeric_limits<int64_t>::max(); }));
+  EXPECT_FALSE(refused([](Request& r) { r.timeout_ms = kMostTimeoutMs; }));
+}
+
+TEST(CheckRequest, AnswersAreNumberedWithinTheirType) {
+  Request request;
+  request.num_answers = 3;
+  request.answer_idx = std::numeric_limits<uint32_t>::max() - 2;
+  EXPECT_TRUE(check_request(request).ok());
+  ++request.answer_idx;
+  const Result<void> result = check_request(request);
+  ASSERT_FALSE(result.ok());
+  EXPECT_EQ(result.error().message,
+            "answer_idx: expected at most 4294967293 for 3 answers, got 4294967294");
 }
 
 TEST(Splits, FirstOfASet) {
