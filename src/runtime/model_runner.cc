@@ -1,6 +1,7 @@
 #include "runtime/model_runner.h"
 
 #include <algorithm>
+#include <cmath>
 #include <functional>
 #include <numeric>
 
@@ -44,6 +45,11 @@ ops::StepCapacity step_capacity(const model::TextConfig& config, const RunnerOpt
 template <class T>
 void upload(ops::Backend& backend, void* device, std::span<const T> host) {
   if (!host.empty()) backend.upload(device, std::as_bytes(host));
+}
+
+Error broken_logits(int32_t position) {
+  return base::failed("position {}: the logits hold a NaN: the model or its weights are broken",
+                      position);
 }
 
 }  // namespace
@@ -98,6 +104,15 @@ ModelRunner::Device ModelRunner::carve(const model::TextConfig& config,
   if (num_suppressed > 0) d.suppressed = ints(static_cast<int64_t>(num_suppressed));
   d.params = arena.take_array<ops::SamplingParams>(static_cast<size_t>(sequences));
   d.sample_scratch = arena.take(ops::sample_scratch_bytes(sequences, config.vocab_size));
+  const auto floats = [&](int64_t n, int64_t width) {
+    return tensor::make_view(arena.take_array<float>(static_cast<size_t>(n * width)), DType::kF32,
+                             {n, width}, device);
+  };
+  d.raw_logits = floats(sequences, config.vocab_size);
+  d.num_top = ints(sequences);
+  d.chosen_logprob = floats(sequences, 1).reshaped({sequences});
+  d.top_ids = ints(sequences * kMostTopLogprobs).reshaped({sequences, kMostTopLogprobs});
+  d.top_logprobs = floats(sequences, kMostTopLogprobs);
   return d;
 }
 
@@ -135,7 +150,10 @@ Result<void> ModelRunner::allocate(std::span<const int32_t> suppressed) {
   sample_positions_.resize(static_cast<size_t>(options_.max_sequences));
   overflow_.resize(static_cast<size_t>(config_.num_hidden_layers));
   seen_.resize(static_cast<size_t>(seen_words(config_)));
-  row_.resize(static_cast<size_t>(config_.vocab_size));
+  row_.resize(static_cast<size_t>(std::max(config_.vocab_size, config_.hidden_size)));
+  chosen_logprob_.resize(static_cast<size_t>(options_.max_sequences));
+  top_ids_.resize(static_cast<size_t>(device_.top_ids.num_elements()));
+  top_logprobs_.resize(static_cast<size_t>(device_.top_logprobs.num_elements()));
   return {};
 }
 
@@ -283,10 +301,16 @@ Result<void> ModelRunner::run(std::span<const StepRow> rows) {
 Result<void> ModelRunner::run_and_sample(std::span<const StepRow> rows,
                                          std::span<const int32_t> output_rows,
                                          std::span<const ops::SamplingParams> params,
-                                         std::span<int32_t> ids) {
+                                         const SampleOutputs& outputs) {
   const auto count = static_cast<int64_t>(output_rows.size());
+  const std::span<int32_t> ids = outputs.ids;
   MB_CHECK(count > 0 && count <= options_.max_sequences && params.size() == output_rows.size() &&
            ids.size() == output_rows.size());
+  MB_CHECK(outputs.logprobs.size() == outputs.num_top.size() &&
+           (outputs.num_top.empty() || outputs.num_top.size() == output_rows.size()));
+  const bool any_logprobs = std::any_of(outputs.num_top.begin(), outputs.num_top.end(),
+                                        [](int32_t num_top) { return num_top >= 0; });
+  const bool keep_logits = any_logprobs || outputs.on_logits != nullptr;
   begin_step(rows, output_rows, /*show_all_rows=*/false);
   for (size_t i = 0; i < output_rows.size(); ++i) {
     sample_positions_[i] = rows[static_cast<size_t>(output_rows[i])].position + 1;
@@ -294,16 +318,68 @@ Result<void> ModelRunner::run_and_sample(std::span<const StepRow> rows,
   upload<int32_t>(backend_, device_.sample_positions.data,
                   std::span(sample_positions_).first(output_rows.size()));
   upload(backend_, device_.params, params);
+  if (any_logprobs) upload(backend_, device_.num_top.data, outputs.num_top);
   backend_.step([&] {
     decoder_.run_layers(step_);
-    sample(rows, output_rows, decoder_.run_head(head_rows(0, count)));
+    const TensorView logits = decoder_.run_head(head_rows(0, count));
+    if (keep_logits) {
+      backend_.gather_rows({.x = logits,
+                            .rows = device_.row_numbers.first(count),
+                            .y = device_.raw_logits.first(count)});
+    }
+    sample(rows, output_rows, logits);
+    if (any_logprobs) token_logprobs(count);
   });
   MB_TRY(end_step());
   backend_.download(std::as_writable_bytes(ids), device_.sampled.data);
   for (size_t i = 0; i < ids.size(); ++i) {
-    if (ids[i] >= 0) continue;
-    return base::failed("position {}: the logits hold a NaN: the model or its weights are broken",
-                        sample_positions_[i]);
+    if (ids[i] < 0) return broken_logits(sample_positions_[i]);
+  }
+  if (any_logprobs) MB_TRY(download_logprobs(outputs));
+  if (outputs.on_logits == nullptr) return {};
+  return show_rows(device_.raw_logits.first(count), 0, *outputs.on_logits);
+}
+
+void ModelRunner::token_logprobs(int64_t count) {
+  backend_.token_logprobs({.logits = device_.raw_logits.first(count),
+                           .ids = device_.sampled.first(count),
+                           .num_top = device_.num_top.first(count),
+                           .chosen_logprob = device_.chosen_logprob.first(count),
+                           .top_ids = device_.top_ids.first(count),
+                           .top_logprobs = device_.top_logprobs.first(count)});
+}
+
+Result<void> ModelRunner::download_logprobs(const SampleOutputs& outputs) {
+  const size_t count = outputs.num_top.size();
+  const auto download = [&](auto& host, const TensorView& device, size_t width) {
+    backend_.download(std::as_writable_bytes(std::span(host).first(count * width)), device.data);
+  };
+  download(chosen_logprob_, device_.chosen_logprob, 1);
+  download(top_ids_, device_.top_ids, kMostTopLogprobs);
+  download(top_logprobs_, device_.top_logprobs, kMostTopLogprobs);
+  for (size_t i = 0; i < count; ++i) {
+    if (outputs.num_top[i] < 0) continue;
+    TokenLogprobs& row = outputs.logprobs[i];
+    row.chosen = {outputs.ids[i], chosen_logprob_[i]};
+    if (std::isnan(row.chosen.logprob)) return broken_logits(sample_positions_[i]);
+    // A vocabulary may be smaller than what was asked for.
+    const auto num_top =
+        std::min(static_cast<size_t>(outputs.num_top[i]), static_cast<size_t>(config_.vocab_size));
+    row.top.resize(num_top);
+    for (size_t k = 0; k < num_top; ++k) {
+      const size_t at = i * kMostTopLogprobs + k;
+      row.top[k] = {top_ids_[at], top_logprobs_[at]};
+    }
+  }
+  return {};
+}
+
+// Rows of logits or hidden states, which belong to the outputs from first_output on.
+Result<void> ModelRunner::show_rows(const TensorView& values, int64_t first_output, OnRow on_row) {
+  const auto row = std::span(row_).first(static_cast<size_t>(values.dim(1)));
+  for (int64_t i = 0; i < values.dim(0); ++i) {
+    backend_.download(std::as_writable_bytes(row), values.row(i));
+    MB_TRY(on_row(first_output + i, row));
   }
   return {};
 }
@@ -334,28 +410,28 @@ Result<void> ModelRunner::run_for_logits(std::span<const StepRow> rows,
                                          std::span<const int32_t> output_rows,
                                          model::TraceSink* trace, OnRow on_row) {
   begin_step(rows, output_rows, /*show_all_rows=*/trace != nullptr);
-  if (trace != nullptr) {
-    decoder_.run_layers(step_, trace);
-  } else {
-    backend_.step([&] { decoder_.run_layers(step_); });
-  }
+  const auto traced = [&](base::FunctionRef<void()> body) {
+    trace != nullptr ? body() : backend_.step(body);
+  };
+  traced([&] { decoder_.run_layers(step_, trace); });
   MB_TRY(end_step());
+  return show_outputs(static_cast<int64_t>(output_rows.size()), on_row,
+                      [&](const TensorView& output) {
+                        TensorView logits;
+                        traced([&] { logits = decoder_.run_head(output, trace); });
+                        return logits;
+                      });
+}
+
+// Computes the values of as many of the count outputs at a time as there is room for.
+Result<void> ModelRunner::show_outputs(
+    int64_t count, OnRow on_row,
+    base::FunctionRef<TensorView(const TensorView& output_rows)> compute) {
   const int64_t at_once = decoder_capacity(options_).max_output_rows;
-  const auto count = static_cast<int64_t>(output_rows.size());
   for (int64_t begin = 0; begin < count; begin += at_once) {
-    const int64_t n = std::min(at_once, count - begin);
-    TensorView logits;
-    const auto head = [&] { logits = decoder_.run_head(head_rows(begin, n), trace); };
-    if (trace != nullptr) {
-      head();
-    } else {
-      backend_.step(head);
-    }
+    const TensorView values = compute(head_rows(begin, std::min(at_once, count - begin)));
     backend_.synchronize();
-    for (int64_t i = 0; i < n; ++i) {
-      backend_.download(std::as_writable_bytes(std::span(row_)), logits.row(i));
-      MB_TRY(on_row(begin + i, row_));
-    }
+    MB_TRY(show_rows(values, begin, on_row));
   }
   return {};
 }

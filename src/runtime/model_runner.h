@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "markbase/options.h"
 #include "markbase/result.h"
 #include "model/text_decoder.h"
 #include "ops/backend.h"
@@ -25,11 +26,22 @@ struct StepRow {
   int32_t sequence = 0;
 };
 
-// Logits of one output row, on the host, valid during the call.
-using OnRow = base::FunctionRef<Result<void>(int64_t output_idx, std::span<const float> logits)>;
+// Logits (or a hidden state) of one output row, on the host, valid during the call.
+using OnRow = base::FunctionRef<Result<void>(int64_t output_idx, std::span<const float> values)>;
+
+// Where the draws of a step go: one entry of each list that is given an output row.
+struct SampleOutputs {
+  std::span<int32_t> ids;
+  // Log probabilities that are asked for: of the chosen id and of so many (0 to kMostTopLogprobs)
+  // of the likeliest; -1: none, the row's entry of `logprobs` stays as it is. Empty: none at all.
+  std::span<const int32_t> num_top = {};
+  std::span<TokenLogprobs> logprobs = {};
+  // For tests: told of the logits that the draws start from, after the step. Null: nobody.
+  const OnRow* on_logits = nullptr;
+};
 
 // Not thread safe: one step at a time. Config, weights and backend outlive it. After create, no
-// step allocates anything (traces and host copies of logits apart).
+// step allocates anything (traces, host copies of logits and lists of logprobs apart).
 class ModelRunner {
  public:
   static uint64_t kv_bytes(const model::TextConfig& config, const ops::Backend& backend,
@@ -72,7 +84,14 @@ class ModelRunner {
   // each: ids[i] belongs to output_rows[i] at the position after its row. One output a sequence at
   // most.
   Result<void> run_and_sample(std::span<const StepRow> rows, std::span<const int32_t> output_rows,
-                              std::span<const ops::SamplingParams> params, std::span<int32_t> ids);
+                              std::span<const ops::SamplingParams> params, std::span<int32_t> ids) {
+    return run_and_sample(rows, output_rows, params, SampleOutputs{.ids = ids});
+  }
+  // The same, with log probabilities of the model's own distribution where they are asked for: they
+  // do not depend on params. Host memory is allocated for the lists of these alone.
+  Result<void> run_and_sample(std::span<const StepRow> rows, std::span<const int32_t> output_rows,
+                              std::span<const ops::SamplingParams> params,
+                              const SampleOutputs& outputs);
   // The same, then the logits of output_rows, one after the other.
   Result<void> run_for_logits(std::span<const StepRow> rows, std::span<const int32_t> output_rows,
                               model::TraceSink* trace, OnRow on_row);
@@ -97,6 +116,12 @@ class ModelRunner {
     tensor::TensorView suppressed;          // [n] i32
     ops::SamplingParams* params = nullptr;  // [S]
     void* sample_scratch = nullptr;
+    tensor::TensorView
+        raw_logits;              // [S, vocab] f32, a copy, where draws overwrite what is asked for
+    tensor::TensorView num_top;  // [S] i32
+    tensor::TensorView chosen_logprob;  // [S] f32
+    tensor::TensorView top_ids;         // [S, kMostTopLogprobs] i32
+    tensor::TensorView top_logprobs;    // [S, kMostTopLogprobs] f32
   };
   static Device carve(const model::TextConfig& config, const RunnerOptions& options,
                       size_t num_suppressed, tensor::Device device, base::Arena& arena);
@@ -112,6 +137,12 @@ class ModelRunner {
   Result<void> check_overflow();
   void sample(std::span<const StepRow> rows, std::span<const int32_t> output_rows,
               const tensor::TensorView& logits);
+  Result<void> show_outputs(
+      int64_t count, OnRow on_row,
+      base::FunctionRef<tensor::TensorView(const tensor::TensorView&)> compute);
+  Result<void> show_rows(const tensor::TensorView& values, int64_t first_output, OnRow on_row);
+  void token_logprobs(int64_t count);
+  Result<void> download_logprobs(const SampleOutputs& outputs);
 
   const model::TextConfig& config_;
   ops::Backend& backend_;
@@ -128,6 +159,8 @@ class ModelRunner {
   model::StepOutputs step_outputs_;
   std::vector<uint32_t> seen_;
   std::vector<float> row_;
+  std::vector<int32_t> top_ids_;
+  std::vector<float> chosen_logprob_, top_logprobs_;
 };
 
 }  // namespace markbase::runtime
