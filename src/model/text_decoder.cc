@@ -420,13 +420,17 @@ void TextDecoder::end_layer(const Step& step, const TensorView& post, std::strin
                   .y = step.a.x});
 }
 
-TensorView TextDecoder::run_head(const TensorView& output_rows, TraceSink* trace) {
-  const int64_t rows = output_rows.dim(0);
-  const TensorView normed = full_.final.first(rows);
-  const TensorView logits = full_.logits.first(rows);
+TensorView TextDecoder::run_final_norm(const TensorView& output_rows, TraceSink* trace) {
+  const TensorView normed = full_.final.first(output_rows.dim(0));
   backend_.gather_rows({.x = full_.residual, .rows = output_rows, .y = normed});
   norm(normed, weights_.norm, normed);
   if (trace != nullptr && trace->wants("final_norm")) trace->show("final_norm", normed);
+  return normed;
+}
+
+TensorView TextDecoder::run_head(const TensorView& output_rows, TraceSink* trace) {
+  const TensorView normed = run_final_norm(output_rows, trace);
+  const TensorView logits = full_.logits.first(output_rows.dim(0));
   const ops::LinearTarget head = {&weights_.head(), logits};
   backend_.linear({.x = normed, .targets = {&head, 1}});
   if (config_.final_logit_softcapping > 0.0F) {

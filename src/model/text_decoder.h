@@ -74,6 +74,10 @@ class TextDecoder {
   // a sink the composed ops run and show their results; without one the fused ones, with the same
   // bits. A sink sees every row: it is not given together with outputs.
   void run_layers(const StepInputs& inputs, TraceSink* trace = nullptr);
+  // The final norm of the rows that output_rows ([n] i32) names among those that run_layers left.
+  // The returned states [n, hidden_size] f32 are overwritten by the next call and by run_head.
+  tensor::TensorView run_final_norm(const tensor::TensorView& output_rows,
+                                    TraceSink* trace = nullptr);
   // Final norm, head and soft cap of the rows that output_rows ([n] i32) names among those that
   // run_layers left. The returned logits [n, vocab_size] f32 are overwritten by the next call.
   tensor::TensorView run_head(const tensor::TensorView& output_rows, TraceSink* trace = nullptr);

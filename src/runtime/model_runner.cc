@@ -423,6 +423,19 @@ Result<void> ModelRunner::run_for_logits(std::span<const StepRow> rows,
                       });
 }
 
+Result<void> ModelRunner::run_for_hidden(std::span<const StepRow> rows,
+                                         std::span<const int32_t> output_rows, OnRow on_row) {
+  begin_step(rows, output_rows, /*show_all_rows=*/false);
+  backend_.step([&] { decoder_.run_layers(step_); });
+  MB_TRY(end_step());
+  return show_outputs(static_cast<int64_t>(output_rows.size()), on_row,
+                      [&](const TensorView& output) {
+                        TensorView hidden;
+                        backend_.step([&] { hidden = decoder_.run_final_norm(output); });
+                        return hidden;
+                      });
+}
+
 // Computes the values of as many of the count outputs at a time as there is room for.
 Result<void> ModelRunner::show_outputs(
     int64_t count, OnRow on_row,

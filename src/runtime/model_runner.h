@@ -95,6 +95,10 @@ class ModelRunner {
   // The same, then the logits of output_rows, one after the other.
   Result<void> run_for_logits(std::span<const StepRow> rows, std::span<const int32_t> output_rows,
                               model::TraceSink* trace, OnRow on_row);
+  // The same, then the final normed hidden states [hidden_size] of output_rows, one after the
+  // other: what the logits are the head's product with.
+  Result<void> run_for_hidden(std::span<const StepRow> rows, std::span<const int32_t> output_rows,
+                              OnRow on_row);
 
  private:
   ModelRunner(const model::TextConfig& config, const model::TextWeights& weights,
