@@ -1,6 +1,7 @@
 #include "runtime/kv_cache.h"
 
 #include <algorithm>
+#include <limits>
 #include <utility>
 
 #include "base/check.h"
@@ -350,6 +351,20 @@ KvCache::Usage KvCache::usage() const {
     usage.used += pool.num_blocks() - pool.num_free() - kept;
   }
   return usage;
+}
+
+int64_t KvCache::matched_prefix(std::span<const int32_t> ids) const {
+  return prefixes_.matched_blocks(ids) * ops::kKvBlockTokens;
+}
+
+int64_t KvCache::available_tokens() const {
+  int64_t tokens = std::numeric_limits<int64_t>::max();
+  for (size_t i = 0; i < kinds_.size(); ++i) {
+    if (kinds_[i].shape.window > 0) continue;
+    const int64_t blocks = kinds_[i].pool.num_free() + prefixes_.num_evictable(i);
+    tokens = std::min(tokens, blocks * ops::kKvBlockTokens);
+  }
+  return tokens;
 }
 
 double KvCache::share_of_pool(int64_t tokens) const {

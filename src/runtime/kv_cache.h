@@ -55,6 +55,9 @@ class KvCache {
   // these ids: full blocks, and the window before the last border. Nothing happens where prefixes
   // are not kept (RunnerOptions::kept_windows == 0) or nothing is left to hold.
   void keep_prefix(int sequence, std::span<const int32_t> ids);
+  // How many of the ids, in whole blocks, a kept prefix begins with, whether or not a sequence can
+  // go on from there.
+  int64_t matched_prefix(std::span<const int32_t> ids) const;
   // The sequence `to`, which is fresh, shares the blocks of `from` up to the border at or below
   // `end`: returns that border, 0 where `from` no longer holds the window before it. For several
   // answers to one prompt; needs no kept prefix.
@@ -75,6 +78,9 @@ class KvCache {
   };
   // Over all kinds.
   Usage usage() const;
+  // Tokens that the free blocks of full layers and those that kept prefixes alone hold have room
+  // for; without full layers, any number.
+  int64_t available_tokens() const;
   // Blocks that a sequence of so many tokens needs of the kind that it exhausts first, as a share
   // of that pool; above 1 it can never run.
   double share_of_pool(int64_t tokens) const;

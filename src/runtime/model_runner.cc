@@ -183,6 +183,12 @@ void ModelRunner::keep_prefix(int sequence, std::span<const int32_t> ids) {
 int64_t ModelRunner::share(int from, int to, int64_t end) { return cache_->share(from, to, end); }
 void ModelRunner::drop_prefixes() { cache_->drop_prefixes(); }
 KvCache::Usage ModelRunner::usage() const { return cache_->usage(); }
+int64_t ModelRunner::matched_prefix(std::span<const int32_t> ids) const {
+  return cache_->matched_prefix(ids);
+}
+
+int64_t ModelRunner::available_tokens() const { return cache_->available_tokens(); }
+
 double ModelRunner::share_of_pool(int64_t tokens) const { return cache_->share_of_pool(tokens); }
 Result<int64_t> ModelRunner::save_prefixes(const std::string& path, uint64_t model) const {
   return cache_->save_prefixes(path, model);

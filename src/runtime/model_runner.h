@@ -73,6 +73,8 @@ class ModelRunner {
   void drop_prefixes();
   KvCache::Usage usage() const;
   double share_of_pool(int64_t tokens) const;
+  int64_t matched_prefix(std::span<const int32_t> ids) const;
+  int64_t available_tokens() const;
   Result<int64_t> save_prefixes(const std::string& path, uint64_t model) const;
   Result<int64_t> restore_prefixes(const std::string& path, uint64_t model);
 

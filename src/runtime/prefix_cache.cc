@@ -66,6 +66,14 @@ PrefixCache::Place PrefixCache::find(std::span<const int32_t> ids, int64_t most_
   return place_of(border);
 }
 
+int64_t PrefixCache::matched_blocks(std::span<const int32_t> ids) const {
+  const auto most = static_cast<int64_t>(ids.size() / kBlockIds);
+  int32_t node = kRoot;
+  int64_t blocks = 0;
+  while (blocks < most && (node = find_child(node, ids_of_block(ids, blocks))) >= 0) ++blocks;
+  return blocks;
+}
+
 void PrefixCache::read_row(const Place& border, size_t kind_idx, std::span<int32_t> row) const {
   MB_CHECK(is_there(border));
   if (kinds_[kind_idx].window == 0) {

@@ -50,6 +50,8 @@ class PrefixCache {
   // The deepest border on the path of `ids` within the first `most_blocks` blocks, which counts as
   // used. The root where there is none.
   Place find(std::span<const int32_t> ids, int64_t most_blocks);
+  // How far the path of `ids` is there at all, in blocks.
+  int64_t matched_blocks(std::span<const int32_t> ids) const;
   // The blocks of a border in one kind: [first_block_seen, blocks) of `row` are set, no holder is
   // added.
   void read_row(const Place& border, size_t kind_idx, std::span<int32_t> row) const;
