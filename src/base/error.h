@@ -24,4 +24,9 @@ Error out_of_memory(fmt::format_string<Args...> format, Args&&... args) {
   return {ErrorCode::kOutOfMemory, fmt::format(format, std::forward<Args>(args)...)};
 }
 
+template <class... Args>
+Error overloaded(fmt::format_string<Args...> format, Args&&... args) {
+  return {ErrorCode::kOverloaded, fmt::format(format, std::forward<Args>(args)...)};
+}
+
 }  // namespace markbase::base

@@ -1,10 +1,10 @@
 // Engine: the public face of a loaded model.
 #include "markbase/engine.h"
 
-#include <algorithm>
 #include <vector>
 
 #include "base/error.h"
+#include "base/guard.h"
 #include "runtime/chat_prompt.h"
 #include "runtime/engine_access.h"
 #include "runtime/engine_thread.h"
@@ -15,26 +15,12 @@
 namespace markbase {
 
 struct Engine::Impl {
-  explicit Impl(std::unique_ptr<runtime::LoadedModel> loaded) : model(std::move(loaded)) {}
-  ~Impl() { cancel_all(); }
-
-  void remember(const std::shared_ptr<runtime::RequestState>& state) {
-    const std::lock_guard lock(mutex);
-    std::erase_if(requests, [](const auto& request) { return request.expired(); });
-    requests.push_back(state);
-  }
-  void cancel_all() {
-    const std::lock_guard lock(mutex);
-    for (const auto& request : requests) {
-      if (const auto state = request.lock()) state->cancel();
-    }
-  }
+  Impl(std::unique_ptr<runtime::LoadedModel> loaded, int64_t max_queue)
+      : model(std::move(loaded)), thread(*model, max_queue) {}
 
   std::unique_ptr<runtime::LoadedModel> model;
   ModelInfo info;
-  std::mutex mutex;
-  std::vector<std::weak_ptr<runtime::RequestState>> requests;
-  runtime::EngineThread thread;  // last: it ends before what its jobs use
+  runtime::EngineThread thread;  // last: it ends before what it uses
 };
 
 namespace {
@@ -66,59 +52,108 @@ Engine& Engine::operator=(Engine&&) noexcept = default;
 Engine::~Engine() = default;
 
 Result<Engine> Engine::load(const std::string& path, const EngineOptions& options) {
-  MB_ASSIGN(auto model, runtime::load_model(path, options));
-  auto impl = std::make_unique<Impl>(std::move(model));
-  impl->info = describe(*impl->model);
-  return Engine(std::move(impl));
+  return base::guarded("load", [&]() -> Result<Engine> {
+    MB_ASSIGN(auto model, runtime::load_model(path, options));
+    auto impl = std::make_unique<Impl>(std::move(model), options.max_queue);
+    impl->info = describe(*impl->model);
+    return Engine(std::move(impl));
+  });
 }
 
 const ModelInfo& Engine::info() const { return impl_->info; }
 
+EngineStats Engine::stats() const { return impl_->thread.stats(); }
+
 Result<std::vector<int32_t>> Engine::prompt_ids(const Request& request) const {
-  return runtime::prompt_ids(request, *impl_->model);
+  return base::guarded("prompt_ids", [&]() -> Result<std::vector<int32_t>> {
+    return runtime::prompt_ids(request, *impl_->model);
+  });
 }
 
 Result<std::shared_ptr<RequestHandle>> Engine::submit(Request request, OnEvent on_event) {
-  MB_TRY(runtime::check_request(request));
-  MB_ASSIGN(std::vector<int32_t> ids, runtime::prompt_ids(request, *impl_->model));
-  auto state = std::make_shared<runtime::RequestState>(std::move(request), std::move(ids),
-                                                       std::move(on_event));
-  impl_->remember(state);
-  impl_->thread.post(
-      [state, model = impl_->model.get()] { state->complete(runtime::generate(*model, *state)); });
-  return std::shared_ptr<RequestHandle>(state);
+  return base::guarded("submit", [&]() -> Result<std::shared_ptr<RequestHandle>> {
+    MB_TRY(runtime::check_request(request));
+    MB_ASSIGN(std::vector<int32_t> ids, runtime::prompt_ids(request, *impl_->model));
+    auto state = std::make_shared<runtime::RequestState>(std::move(request), std::move(ids),
+                                                         std::move(on_event), impl_->thread.id());
+    MB_TRY(impl_->thread.submit(state));
+    return std::shared_ptr<RequestHandle>(state);
+  });
 }
 
 Result<Completion> Engine::generate(Request request, OnEvent on_event) {
-  MB_ASSIGN(const auto handle, submit(std::move(request), std::move(on_event)));
-  return handle->wait();
+  return base::guarded("generate", [&]() -> Result<Completion> {
+    MB_ASSIGN(const auto handle, submit(std::move(request), std::move(on_event)));
+    return handle->wait();
+  });
 }
 
 Result<void> Engine::logits(std::span<const int32_t> ids, bool last_only, const OnLogits& on_row) {
-  Result<void> result;
-  EngineAccess::run(*this, [&](runtime::LoadedModel& model) {
-    result = runtime::stream_logits(model, ids, last_only, nullptr, on_row, model.progress);
+  return base::guarded("logits", [&]() -> Result<void> {
+    Result<void> result;
+    MB_TRY(EngineAccess::run(*this, [&](runtime::LoadedModel& model) {
+      result = runtime::stream_logits(model, ids, last_only, nullptr, on_row, model.progress);
+    }));
+    return result;
   });
-  return result;
+}
+
+Result<std::vector<float>> Engine::embed(const EmbedRequest& request) {
+  return base::guarded("embed", [&]() -> Result<std::vector<float>> {
+    Request text;
+    text.ids = request.ids;
+    text.text = request.text;
+    text.text_is_set = true;
+    MB_ASSIGN(std::vector<int32_t> ids, runtime::prompt_ids(text, *impl_->model));
+    runtime::Pooler empty(request.pooling, impl_->model->config.hidden_size);
+    auto state = std::make_shared<runtime::RequestState>(std::move(ids), std::move(empty),
+                                                         impl_->thread.id());
+    MB_TRY(impl_->thread.submit(state));
+    MB_TRY(state->wait());
+    return state->pooler->vector(request.normalise);
+  });
+}
+
+Result<int64_t> Engine::save_prefix_cache(const std::string& path) {
+  return base::guarded("save_prefix_cache", [&]() -> Result<int64_t> {
+    Result<int64_t> tokens = 0;
+    MB_TRY(EngineAccess::run(*this, [&](runtime::LoadedModel& model) {
+      tokens = model.runner->save_prefixes(path, model.fingerprint);
+    }));
+    return tokens;
+  });
+}
+
+Result<int64_t> Engine::restore_prefix_cache(const std::string& path) {
+  return base::guarded("restore_prefix_cache", [&]() -> Result<int64_t> {
+    Result<int64_t> tokens = 0;
+    MB_TRY(EngineAccess::run(*this, [&](runtime::LoadedModel& model) {
+      tokens = model.runner->restore_prefixes(path, model.fingerprint);
+    }));
+    return tokens;
+  });
 }
 
 Result<void> Engine::trace(std::span<const int32_t> ids, const std::string& only,
                            const OnTrace& on_trace, const OnLogits& on_row) {
-  Result<void> result;
-  EngineAccess::run(*this, [&](runtime::LoadedModel& model) {
-    runtime::Tracer tracer(*model.backend.backend, only, on_trace);
-    result = runtime::stream_logits(model, ids, false, &tracer, on_row, model.progress);
+  return base::guarded("trace", [&]() -> Result<void> {
+    Result<void> result;
+    MB_TRY(EngineAccess::run(*this, [&](runtime::LoadedModel& model) {
+      runtime::Tracer tracer(*model.backend.backend, only, on_trace);
+      result = runtime::stream_logits(model, ids, false, &tracer, on_row, model.progress);
+    }));
+    return result;
   });
-  return result;
 }
 
 const runtime::LoadedModel& EngineAccess::model(const Engine& engine) {
   return *engine.impl_->model;
 }
 
-void EngineAccess::run(Engine& engine, const std::function<void(runtime::LoadedModel&)>& job) {
+Result<void> EngineAccess::run(Engine& engine,
+                               const std::function<void(runtime::LoadedModel&)>& job) {
   Engine::Impl& impl = *engine.impl_;
-  impl.thread.run([&] { job(*impl.model); });
+  return impl.thread.run([&] { job(*impl.model); });
 }
 
 }  // namespace markbase

@@ -11,8 +11,9 @@ namespace markbase {
 class EngineAccess {
  public:
   static const runtime::LoadedModel& model(const Engine& engine);
-  // Runs `job` on the engine's thread, between two requests.
-  static void run(Engine& engine, const std::function<void(runtime::LoadedModel&)>& job);
+  // Runs `job` on the engine's thread, with the model for itself: requests wait meanwhile. Errors:
+  // kUsage from a callback of a request.
+  static Result<void> run(Engine& engine, const std::function<void(runtime::LoadedModel&)>& job);
 };
 
 }  // namespace markbase

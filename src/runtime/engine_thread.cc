@@ -1,8 +1,20 @@
 #include "runtime/engine_thread.h"
 
+#include <exception>
+#include <new>
 #include <utility>
 
+#include "base/error.h"
+
 namespace markbase::runtime {
+
+EngineThread::EngineThread(LoadedModel& model, int64_t max_queue)
+    : most_answers_(model.runner_options.max_sequences + max_queue),
+      batch_(model),
+      stats_(batch_.stats()) {
+  batch_.set_on_left([this] { publish(); });
+  thread_ = std::thread([this] { loop(); });
+}
 
 EngineThread::~EngineThread() {
   {
@@ -13,43 +25,120 @@ EngineThread::~EngineThread() {
   thread_.join();
 }
 
-void EngineThread::post(std::function<void()> job) {
+Result<void> EngineThread::submit(std::shared_ptr<RequestState> request) {
   {
     const std::lock_guard lock(mutex_);
-    jobs_.push_back(std::move(job));
+    if (num_answers_ >= most_answers_) {
+      return base::overloaded("the queue is full: {} answers are under way or wait, and {} may",
+                              num_answers_, most_answers_);
+    }
+    const int64_t count = request->request.num_answers;
+    inbox_.push_back(std::move(request));
+    num_answers_ += count;
   }
   posted_.notify_one();
+  return {};
 }
 
-void EngineThread::run(const std::function<void()>& job) {
-  if (std::this_thread::get_id() == thread_.get_id()) {
-    job();
-    return;
-  }
+Result<void> EngineThread::run(const std::function<void()>& job) {
+  if (std::this_thread::get_id() == id())
+    return base::usage_error("expected a call from outside the callbacks of requests");
   std::mutex mutex;
   std::condition_variable done;
   bool finished = false;
-  post([&] {
-    job();
+  std::exception_ptr thrown;
+  const std::function<void()> task = [&] {
+    try {
+      job();
+    } catch (...) {
+      thrown = std::current_exception();  // the caller's to deal with
+    }
     // Notified under the lock: the waiter may be gone right after it is released.
     const std::lock_guard lock(mutex);
     finished = true;
     done.notify_one();
-  });
+  };
+  {
+    const std::lock_guard lock(mutex_);
+    jobs_.push_back(&task);
+  }
+  posted_.notify_one();
   std::unique_lock lock(mutex);
   done.wait(lock, [&] { return finished; });
+  if (thrown) std::rethrow_exception(thrown);
+  return {};
+}
+
+EngineStats EngineThread::stats() const {
+  const std::lock_guard lock(mutex_);
+  return stats_;
 }
 
 void EngineThread::loop() {
-  std::unique_lock lock(mutex_);
   while (true) {
-    posted_.wait(lock, [&] { return closing_ || !jobs_.empty(); });
-    if (jobs_.empty()) return;
-    const std::function<void()> job = std::move(jobs_.front());
-    jobs_.pop_front();
-    lock.unlock();
-    job();
-    lock.lock();
+    if (!round()) {
+      std::unique_lock lock(mutex_);
+      posted_.wait(lock, [&] { return closing_ || !inbox_.empty() || !jobs_.empty(); });
+    }
+    const std::lock_guard lock(mutex_);
+    if (closing_ && jobs_.empty()) break;
+  }
+  // Nobody submits any more: the engine is being destroyed.
+  batch_.end_all("cancelled");
+  for (const auto& request : inbox_) {
+    request->cancel();
+    take_in(request);
+  }
+  batch_.end_all("cancelled");
+}
+
+bool EngineThread::round() {
+  std::shared_ptr<RequestState> request;
+  const std::function<void()>* job = nullptr;
+  while (true) {
+    {
+      const std::lock_guard lock(mutex_);
+      request = nullptr;
+      job = nullptr;
+      if (!inbox_.empty()) {
+        request = std::move(inbox_.front());
+        inbox_.pop_front();
+      } else if (!jobs_.empty()) {
+        job = jobs_.front();
+        jobs_.pop_front();
+      }
+    }
+    if (request != nullptr) {
+      take_in(std::move(request));
+    } else if (job != nullptr) {
+      batch_.pause();
+      (*job)();
+    } else {
+      break;
+    }
+  }
+  const bool stepped = batch_.step();
+  publish();
+  return stepped;
+}
+
+// What others may know of the batch: whoever learns that an answer is complete finds its place
+// free.
+void EngineThread::publish() {
+  const EngineStats stats = batch_.stats();
+  const std::lock_guard lock(mutex_);
+  stats_ = stats;
+  num_answers_ = stats.running + stats.waiting;
+  for (const auto& waiting : inbox_) num_answers_ += waiting->request.num_answers;
+}
+
+void EngineThread::take_in(std::shared_ptr<RequestState> request) {
+  try {
+    batch_.add(request);
+  } catch (const std::exception&) {
+    const auto count = static_cast<size_t>(request->request.num_answers);
+    for (size_t number = 0; number < count; ++number)
+      request->complete(number, base::out_of_memory("no memory for a request"));
   }
 }
 

@@ -1,4 +1,4 @@
-// One answer: prefill in chunks, then a token a step until something ends it.
+// What a request asks for, checked, and the rows that its prompt becomes.
 #pragma once
 
 #include <span>
@@ -6,7 +6,6 @@
 
 #include "markbase/engine.h"
 #include "runtime/loaded_model.h"
-#include "runtime/request_state.h"
 
 namespace markbase::runtime {
 
@@ -18,9 +17,6 @@ Result<void> check_prompt(std::span<const int32_t> ids, const LoadedModel& model
 // The ids that a request starts from. Errors: kUsage, and kBadInput where the model has no chat
 // format.
 Result<std::vector<int32_t>> prompt_ids(const Request& request, const LoadedModel& model);
-
-// Runs a request to its end on the calling thread, which is the engine's.
-Result<Completion> generate(LoadedModel& model, RequestState& state);
 
 // Tells of a prompt on its way, chunk by chunk, and of its end whatever way it ends.
 class PromptProgress {

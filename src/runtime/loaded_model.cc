@@ -5,8 +5,11 @@
 
 #include "base/error.h"
 #include "formats/broken.h"
+#include "markbase/version.h"
 #include "runtime/chat_prompt.h"
+#include "runtime/content_hash.h"
 #include "runtime/ids_only_tokenizer.h"
+#include "runtime/repack_cache.h"
 
 namespace markbase::runtime {
 namespace {
@@ -57,6 +60,15 @@ std::string stop_ids_text(const LoadedModel& model) {
   for (const int32_t id : model.generation.stop_ids)
     stops.push_back(fmt::format("{} {}", id, model.tokenizer->piece(id)));
   return stops.empty() ? "none" : fmt::format("{}", fmt::join(stops, ", "));
+}
+
+uint64_t fingerprint_of(const formats::WeightSource& source, const model::WeightMap& map,
+                        const LoadedModel& model, const EngineOptions& options) {
+  const std::string_view activations = options.activations == "auto" ? "16" : options.activations;
+  const std::string build = fmt::format("{} {} {} {}", model.backend.backend->name(), activations,
+                                        MARKBASE_VERSION, MARKBASE_COMMIT);
+  const RepackKey key = repack_key(source, map, build);
+  return content_hash(std::as_bytes(std::span(key)), 0);
 }
 
 // What was chosen and where it comes from.
@@ -164,6 +176,7 @@ Result<std::unique_ptr<LoadedModel>> load_model(const std::string& path,
                                 runner.context_tokens, model->config.max_position_embeddings));
   }
   MB_ASSIGN(model->weights, load_weights(*source, model->config, map, model->backend, options));
+  model->fingerprint = fingerprint_of(*source, map, *model, options);
   const auto table = std::ranges::find_if(map.weights, model::is_mapped_table);
   if (table != map.weights.end()) {
     model->table_file = TableFile(*source, table->view);

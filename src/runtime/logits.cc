@@ -6,6 +6,26 @@
 
 namespace markbase::runtime {
 
+namespace {
+
+// A sequence that is closed whatever happens.
+class OpenSequence {
+ public:
+  explicit OpenSequence(ModelRunner& runner) : runner_(runner), idx_(runner.open_sequence()) {}
+  ~OpenSequence() {
+    if (idx_ >= 0) runner_.close_sequence(idx_);
+  }
+  OpenSequence(const OpenSequence&) = delete;
+  OpenSequence& operator=(const OpenSequence&) = delete;
+  int idx() const { return idx_; }
+
+ private:
+  ModelRunner& runner_;
+  int idx_;
+};
+
+}  // namespace
+
 bool glob_matches(std::string_view pattern, std::string_view text) {
   // On a mismatch the last star takes one character more: linear in pattern times text.
   size_t p = 0;
@@ -49,7 +69,8 @@ Result<void> stream_logits(LoadedModel& model, std::span<const int32_t> ids, boo
                            const std::function<void(const Progress&)>& progress) {
   MB_TRY(check_prompt(ids, model));
   ModelRunner& runner = *model.runner;
-  const int sequence = runner.open_sequence();
+  const OpenSequence open(runner);
+  const int sequence = open.idx();
   MB_CHECK(sequence >= 0);
   const auto chunk = static_cast<size_t>(model.runner_options.prefill_chunk_tokens);
   std::vector<StepRow> rows;
@@ -71,7 +92,6 @@ Result<void> stream_logits(LoadedModel& model, std::span<const int32_t> ids, boo
     result = runner.run_for_logits(rows, outputs, tracer, row);
     if (result.ok() && tracer != nullptr) result = tracer->result();
   }
-  runner.close_sequence(sequence);
   return result;
 }
 

@@ -5,8 +5,10 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <thread>
 
 #include "formats/safetensors/safetensors_file.h"
+#include "runtime/batch.h"
 #include "runtime/embedding.h"
 #include "runtime/generation.h"
 #include "runtime/loaded_model.h"
@@ -17,10 +19,11 @@
 namespace markbase {
 namespace {
 
-using runtime::EmbedJob;
+using runtime::Batch;
 using runtime::LoadedModel;
 using runtime::ModelRunner;
 using runtime::Pooler;
+using runtime::RequestState;
 using runtime::RunnerOptions;
 using runtime::StepRow;
 using testing::DecoderShape;
@@ -49,15 +52,21 @@ std::unique_ptr<LoadedModel> load(const std::string& path, const EngineOptions& 
   return *std::move(model);
 }
 
+std::shared_ptr<RequestState> pooling_request(const LoadedModel& model,
+                                              const std::vector<int32_t>& ids, Pooling pooling) {
+  return std::make_shared<RequestState>(ids, Pooler(pooling, model.config.hidden_size),
+                                        std::thread::id());
+}
+
 std::vector<float> embed(LoadedModel& model, const std::vector<int32_t>& ids, Pooling pooling,
                          bool normalise) {
-  ModelRunner& runner = *model.runner;
-  const int sequence = runner.open_sequence();
-  EmbedJob job(runner, model.config.hidden_size, sequence, ids, pooling, normalise);
-  while (!job.done()) EXPECT_TRUE(job.step().ok());
-  EXPECT_EQ(job.tokens_done(), static_cast<int64_t>(ids.size()));
-  runner.close_sequence(sequence);
-  const Result<std::vector<float>> vector = job.vector();
+  Batch batch(model);
+  const auto request = pooling_request(model, ids, pooling);
+  batch.add(request);
+  while (batch.step()) {
+  }
+  EXPECT_TRUE(request->wait().ok());
+  const Result<std::vector<float>> vector = request->pooler->vector(normalise);
   EXPECT_TRUE(vector.ok());
   return *vector;
 }
@@ -207,22 +216,20 @@ TEST_P(RandomEmbedding, StepsOfOthersBetweenTheChunksChangeNothing) {
   const auto alone = decoder_.load(options_for(backend()), runner_for(16));
   const std::vector<float> expected = embed(*alone, ids_, pooling(), false);
   const auto model = decoder_.load(options_for(backend()), runner_for(16, 3));
-  ModelRunner& runner = *model->runner;
-  const int other = runner.open_sequence();
-  const int sequence = runner.open_sequence();
-  EmbedJob job(runner, model->config.hidden_size, sequence, ids_, pooling(), false);
-  std::vector<StepRow> rows = {{7, 0, other}};
-  const ops::SamplingParams params{.temperature = 0.0F};
-  const int32_t output = 0;
-  int num_steps = 0;
-  while (!job.done()) {
-    ASSERT_TRUE(job.step().ok());
-    ASSERT_TRUE(runner.run_and_sample(rows, {&output, 1}, {&params, 1}, {&rows[0].id, 1}).ok());
-    ++rows[0].position;
-    ++num_steps;
+  Batch batch(*model);
+  Request talk;
+  talk.ids = {7};
+  talk.max_tokens = 40;
+  talk.ignore_eos = true;
+  const auto talker = std::make_shared<RequestState>(talk, talk.ids, OnEvent(), std::thread::id());
+  const auto request = pooling_request(*model, ids_, pooling());
+  batch.add(talker);
+  batch.add(request);
+  while (batch.step()) {
   }
-  EXPECT_EQ(num_steps, 6);
-  EXPECT_TRUE(*job.vector() == expected);
+  EXPECT_EQ(talker->wait()->ids.size(), 40U);
+  ASSERT_TRUE(request->wait().ok());
+  EXPECT_TRUE(*request->pooler->vector(false) == expected);
 }
 
 // Rows that nobody asks for are left out of the last layers.

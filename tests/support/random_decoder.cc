@@ -7,6 +7,7 @@
 #include "base/check.h"
 #include "base/error.h"
 #include "quant/encode.h"
+#include "runtime/ids_only_tokenizer.h"
 #include "support/random.h"
 
 namespace markbase::testing {
@@ -251,6 +252,7 @@ std::unique_ptr<runtime::LoadedModel> RandomDecoder::load(
   auto weights = runtime::load_weights(*loaded->source, config_, map_, loaded->backend, options);
   MB_CHECK_MSG(weights.ok(), weights.ok() ? "" : weights.error().message.c_str());
   loaded->weights = std::move(weights).value();
+  loaded->tokenizer = std::make_unique<runtime::IdsOnlyTokenizer>("none");
   MB_CHECK(loaded->make_runner(runner).ok());
   return loaded;
 }

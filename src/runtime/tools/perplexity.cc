@@ -213,9 +213,9 @@ Result<Windows> windows_of(const PerplexityOptions& options, int64_t context_tok
 // Engine::logits without its progress: the text as a whole has one.
 Result<void> window_logits(Engine& engine, std::span<const int32_t> ids, const OnLogits& on_row) {
   Result<void> result;
-  EngineAccess::run(engine, [&](runtime::LoadedModel& model) {
+  MB_TRY(EngineAccess::run(engine, [&](runtime::LoadedModel& model) {
     result = runtime::stream_logits(model, ids, false, nullptr, on_row);
-  });
+  }));
   return result;
 }
 

@@ -1,0 +1,303 @@
+#include "runtime/scheduler.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/check.h"
+#include "ops/kv_cache.h"
+
+namespace markbase::runtime {
+namespace {
+
+// On its way through a long prompt, a sequence keeps its prefix every so many tokens.
+constexpr int64_t kKeepEveryTokens = 2048;
+// What a prompt gets of a step, at least, where several share one.
+constexpr int64_t kLeastShareTokens = 32;
+
+// Answers to one prompt wait until the first of them has read it.
+bool may_come(const std::unique_ptr<Sequence>& sequence) {
+  const SequenceGroup& group = *sequence->group;
+  return group.prompt_is_read || group.reader == nullptr || group.reader == sequence.get();
+}
+
+constexpr int64_t border_below(int64_t tokens) {
+  return tokens / ops::kKvBlockTokens * ops::kKvBlockTokens;
+}
+
+int priority_of(const Sequence& sequence) { return sequence.answer->request().priority; }
+
+bool served_before(const Sequence& a, const Sequence& b) {
+  const int a_priority = priority_of(a);
+  const int b_priority = priority_of(b);
+  return a_priority != b_priority ? a_priority > b_priority : a.order < b.order;
+}
+
+void insert(std::unique_ptr<Sequence> sequence, std::vector<std::unique_ptr<Sequence>>* queue) {
+  const auto place =
+      std::upper_bound(queue->begin(), queue->end(), sequence,
+                       [](const auto& a, const auto& b) { return served_before(*a, *b); });
+  queue->insert(place, std::move(sequence));
+}
+
+}  // namespace
+
+void StepPlan::reserve(size_t rows_at_most, size_t sequences_at_most) {
+  pieces.reserve(sequences_at_most);
+  rows.reserve(rows_at_most);
+}
+
+void StepPlan::clear() {
+  pieces.clear();
+  rows.clear();
+  num_decoding = 0;
+  num_prompt = 0;
+}
+
+Scheduler::Scheduler(ModelRunner& runner)
+    : runner_(runner), budget_(runner.options().prefill_chunk_tokens) {
+  const auto most = static_cast<size_t>(runner.options().max_sequences);
+  running_.reserve(most);
+  prompts_.reserve(most);
+}
+
+void Scheduler::add(std::vector<std::unique_ptr<Sequence>> sequences) {
+  // Room for those that run now and may have to wait again.
+  waiting_.reserve(waiting_.size() + running_.size() + sequences.size());
+  for (auto& sequence : sequences) insert(std::move(sequence), &waiting_);
+}
+
+void Scheduler::plan_step(StepPlan* plan) {
+  plan->clear();
+  for (const auto& sequence : running_) sequence->planned_end = sequence->num_computed;
+  admit();
+  plan_decoding(plan);
+  plan_prompts(plan);
+}
+
+void Scheduler::plan_pooling(int64_t num_decoding, StepPlan* plan) {
+  plan->clear();
+  const auto pools = [](const auto& sequence) { return sequence->answer->pools(); };
+  const auto first = std::ranges::find_if(running_, pools);
+  if (first == running_.end()) return;
+  const int64_t tokens = budget_.prompt_tokens(num_decoding);
+  if (tokens > 0) plan->num_prompt = plan_prompt(**first, tokens, plan);
+}
+
+// --- who runs ---
+
+void Scheduler::admit() {
+  while (!waits_for_blocks_ && !waiting_.empty() && admit_first()) {
+  }
+}
+
+// False: the first that may come in has to wait. Nobody overtakes it, so that it gets its turn.
+bool Scheduler::admit_first() {
+  const auto first = std::find_if(waiting_.begin(), waiting_.end(), may_come);
+  if (first == waiting_.end()) return false;
+  const int slot = open_slot(**first);
+  if (slot < 0) return false;
+  (*first)->slot = slot;
+  const Prefix prefix = find_prefix(**first);
+  // What is left of it, and the next block of everyone else: less would have it thrown out again.
+  const int64_t needed = (*first)->answer->num_tokens() - prefix.tokens +
+                         ops::kKvBlockTokens * static_cast<int64_t>(running_.size() + 1);
+  if (!running_.empty() && runner_.available_tokens() < needed) {
+    runner_.close_sequence(slot);
+    (*first)->slot = -1;
+    waits_for_blocks_ = true;
+    return false;
+  }
+  std::unique_ptr<Sequence> sequence = std::move(*first);
+  waiting_.erase(first);
+  enter(*sequence, prefix);
+  insert(std::move(sequence), &running_);
+  return true;
+}
+
+// A place in the cache; -1: all are taken by answers that matter as much.
+int Scheduler::open_slot(const Sequence& sequence) {
+  const int slot = runner_.open_sequence();
+  if (slot >= 0 || running_.empty()) return slot;
+  if (priority_of(*running_.back()) >= priority_of(sequence)) return -1;
+  preempt(running_.size() - 1);
+  return runner_.open_sequence();
+}
+
+// Blocks that hold the beginning of what the sequence has, from earlier requests or from the answer
+// beside it.
+Scheduler::Prefix Scheduler::find_prefix(Sequence& sequence) {
+  const std::span<const int32_t> ids = sequence.answer->ids();
+  Prefix prefix;
+  // Hidden states are not kept: these are computed from the beginning.
+  if (sequence.answer->pools()) return prefix;
+  prefix.matched_tokens = runner_.matched_prefix(ids);
+  prefix.tokens = runner_.adopt_prefix(sequence.slot, ids);
+  const Sequence* reader = sequence.group->reader;
+  const bool beside = reader != nullptr && reader != &sequence && reader->slot >= 0;
+  if (prefix.tokens == 0 && beside) {
+    prefix.tokens =
+        runner_.share(reader->slot, sequence.slot, sequence.answer->num_prompt_tokens() - 1);
+  }
+  return prefix;
+}
+
+void Scheduler::enter(Sequence& sequence, const Prefix& prefix) {
+  sequence.num_computed = prefix.tokens;
+  sequence.planned_end = prefix.tokens;
+  sequence.prompt_is_kept = prefix.tokens >= sequence.answer->num_prompt_tokens();
+  set_next_border(sequence, prefix.matched_tokens);
+  runner_.set_seen(sequence.slot, sequence.answer->ids());
+  sequence.answer->start(prefix.tokens);
+  SequenceGroup& group = *sequence.group;
+  if (group.reader == nullptr && !group.prompt_is_read) group.reader = &sequence;
+}
+
+void Scheduler::preempt(size_t running_idx) {
+  std::unique_ptr<Sequence> sequence = std::move(running_[running_idx]);
+  running_.erase(running_.begin() + static_cast<std::ptrdiff_t>(running_idx));
+  keep_prefix(*sequence);
+  runner_.close_sequence(sequence->slot);
+  sequence->slot = -1;
+  sequence->num_computed = 0;
+  sequence->planned_end = 0;
+  sequence->answer->restart();
+  ++num_preemptions_;
+  insert(std::move(sequence), &waiting_);
+}
+
+void Scheduler::preempt_all() {
+  while (!running_.empty()) preempt(running_.size() - 1);
+  waits_for_blocks_ = false;
+}
+
+void Scheduler::take_ended(std::vector<std::unique_ptr<Sequence>>* ended) {
+  const auto take_from = [&](std::vector<std::unique_ptr<Sequence>>* queue) {
+    for (auto& sequence : *queue) {
+      if (!sequence->answer->ended()) continue;
+      if (sequence->slot >= 0) {
+        keep_prefix(*sequence);
+        runner_.close_sequence(sequence->slot);
+        sequence->slot = -1;
+        waits_for_blocks_ = false;
+      }
+      if (sequence->group->reader == sequence.get()) sequence->group->reader = nullptr;
+      ended->push_back(std::move(sequence));
+    }
+    std::erase(*queue, nullptr);
+  };
+  take_from(&running_);
+  take_from(&waiting_);
+  if (running_.empty()) waits_for_blocks_ = false;
+}
+
+// --- rows ---
+
+// In the order of service; whoever lacks a block takes those of the last in that order.
+void Scheduler::plan_decoding(StepPlan* plan) {
+  for (size_t i = 0; i < running_.size(); ++i) {
+    Sequence& sequence = *running_[i];
+    if (!sequence.is_decoding()) continue;
+    bool has_room = false;
+    while (i < running_.size() && !(has_room = runner_.reserve(sequence.slot, sequence.num_computed,
+                                                               sequence.num_computed + 1))) {
+      preempt(running_.size() - 1);  // perhaps the sequence itself
+      waits_for_blocks_ = true;
+    }
+    if (has_room) add_rows(sequence, sequence.num_computed + 1, plan);
+  }
+  plan->num_decoding = static_cast<int64_t>(plan->rows.size());
+}
+
+void Scheduler::plan_prompts(StepPlan* plan) {
+  prompts_.clear();
+  for (const auto& sequence : running_) {
+    const bool reads = !sequence->is_decoding() && !sequence->answer->pools();
+    if (reads) prompts_.push_back(sequence.get());
+  }
+  if (prompts_.empty()) return;
+  int64_t left = budget_.prompt_tokens(plan->num_decoding);
+  // Prompts of one priority take turns in being first; a higher one has what it wants.
+  const auto begin = prompts_.begin();
+  const int priority = (*begin)->answer->request().priority;
+  const auto equals = std::find_if(begin, prompts_.end(), [&](const Sequence* sequence) {
+    return sequence->answer->request().priority != priority;
+  });
+  const int64_t count = equals - begin;
+  std::rotate(begin, begin + turn_++ % count, equals);
+  const int64_t sharers = std::clamp<int64_t>(left / kLeastShareTokens, 1, count);
+  const int64_t share = (left + sharers - 1) / sharers;
+  for (auto it = begin; it != equals && left > 0; ++it) {
+    left -= plan_prompt(**it, std::min(share, left), plan);
+  }
+  // What some did not need goes to the others, and then to lower priorities.
+  for (auto it = begin; it != prompts_.end() && left > 0; ++it) {
+    if ((*it)->planned_end == (*it)->num_computed) left -= plan_prompt(**it, left, plan);
+  }
+  plan->num_prompt = static_cast<int64_t>(plan->rows.size()) - plan->num_decoding;
+}
+
+// Returns how many of its tokens go into the step.
+int64_t Scheduler::plan_prompt(Sequence& sequence, int64_t tokens, StepPlan* plan) {
+  // Thrown out for another prompt of this step.
+  if (sequence.slot < 0) return 0;
+  const int64_t begin = sequence.num_computed;
+  int64_t end = std::min(begin + tokens, sequence.answer->num_tokens());
+  if (sequence.next_border > begin) end = std::min(end, sequence.next_border);
+  while (!runner_.reserve(sequence.slot, begin, end)) {
+    // Only what is served later and is not in this step yet can be thrown out.
+    const Sequence& last = *running_.back();
+    const bool may_go = served_before(sequence, last) && last.planned_end == last.num_computed;
+    if (!may_go) return 0;
+    preempt(running_.size() - 1);
+    waits_for_blocks_ = true;
+  }
+  add_rows(sequence, end, plan);
+  return end - begin;
+}
+
+void Scheduler::add_rows(Sequence& sequence, int64_t end, StepPlan* plan) {
+  const std::span<const int32_t> ids = sequence.answer->ids();
+  const bool draws = end == sequence.answer->num_tokens() && !sequence.answer->pools();
+  const size_t begin = plan->rows.size();
+  for (int64_t p = sequence.num_computed; p < end; ++p) {
+    plan->rows.push_back({ids[static_cast<size_t>(p)], static_cast<int32_t>(p), sequence.slot});
+  }
+  sequence.planned_end = end;
+  plan->pieces.push_back({&sequence, begin, plan->rows.size() - begin, draws});
+}
+
+// --- what is kept ---
+
+void Scheduler::learn(const StepPlan& plan, double ms) {
+  budget_.learn(plan.num_decoding, plan.num_prompt, ms);
+}
+
+void Scheduler::computed(Sequence& sequence) {
+  sequence.num_computed = sequence.planned_end;
+  const bool prompt_ends =
+      !sequence.prompt_is_kept && sequence.num_computed >= sequence.answer->num_prompt_tokens();
+  if (prompt_ends) {
+    sequence.prompt_is_kept = true;
+    sequence.group->prompt_is_read = true;
+  }
+  if (!prompt_ends && sequence.num_computed != sequence.next_border) return;
+  keep_prefix(sequence);
+  set_next_border(sequence, 0);
+}
+
+void Scheduler::keep_prefix(Sequence& sequence) {
+  const auto computed = static_cast<size_t>(sequence.num_computed);
+  runner_.keep_prefix(sequence.slot, sequence.answer->ids().first(computed));
+}
+
+// The next place where the prefix is kept on the way: where it leaves the path of an earlier one
+// (`matched_tokens`), which others may do as well, or after so many tokens.
+void Scheduler::set_next_border(Sequence& sequence, int64_t matched_tokens) const {
+  const int64_t begin = sequence.num_computed;
+  const int64_t regular = (begin / kKeepEveryTokens + 1) * kKeepEveryTokens;
+  sequence.next_border = border_below(matched_tokens);
+  if (sequence.next_border <= begin || sequence.next_border > regular)
+    sequence.next_border = regular;
+}
+
+}  // namespace markbase::runtime

@@ -1,0 +1,301 @@
+// Many requests at once through the public door: each gets what it gets alone, whatever its
+// callback does and whoever comes, goes, or takes the engine away.
+#include "markbase/engine.h"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <condition_variable>
+#include <mutex>
+#include <stdexcept>
+#include <thread>
+
+#include "support/golden.h"
+
+namespace markbase {
+namespace {
+
+EngineOptions options_of(int64_t max_sequences = 4) {
+  EngineOptions options;
+  options.backend = BackendKind::kCpu;
+  options.num_threads = 2;
+  options.max_sequences = max_sequences;
+  options.context_tokens = 256;
+  return options;
+}
+
+Engine load(const EngineOptions& options = options_of()) {
+  Result<Engine> engine = Engine::load(testing::golden_path("tiny_gemma3_gguf/tiny.gguf"), options);
+  if (!engine.ok()) ADD_FAILURE() << engine.error().message;
+  return *std::move(engine);
+}
+
+Request request_of(uint64_t seed, int64_t max_tokens = 20) {
+  Request request;
+  request.ids = {2, 7, 9, static_cast<int32_t>(11 + seed % 100)};
+  request.max_tokens = max_tokens;
+  request.ignore_eos = true;
+  request.sampling.seed = seed;
+  return request;
+}
+
+// Opened once; whoever waits goes on then.
+class Gate {
+ public:
+  void open() {
+    const std::lock_guard lock(mutex_);
+    open_ = true;
+    opened_.notify_all();
+  }
+  void wait() {
+    std::unique_lock lock(mutex_);
+    opened_.wait(lock, [&] { return open_; });
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable opened_;
+  bool open_ = false;
+};
+
+TEST(ManyRequests, EachGetsWhatItGetsAlone) {
+  Engine alone = load(options_of(1));
+  Engine shared = load(options_of(8));
+  std::vector<std::vector<int32_t>> expected;
+  for (uint64_t seed = 0; seed < 24; ++seed)
+    expected.push_back(alone.generate(request_of(seed))->ids);
+  std::vector<std::shared_ptr<RequestHandle>> handles;
+  for (uint64_t seed = 0; seed < 24; ++seed)
+    handles.push_back(*shared.submit(request_of(seed), {}));
+  for (size_t i = 0; i < handles.size(); ++i) {
+    const Result<Completion> got = handles[i]->wait();
+    ASSERT_TRUE(got.ok()) << got.error().message;
+    EXPECT_EQ(got->ids, expected[i]) << "request " << i;
+    EXPECT_EQ(got->finish_reason, "length");
+  }
+  EXPECT_EQ(shared.stats().running + shared.stats().waiting, 0);
+}
+
+TEST(ManyRequests, AnswersToOnePromptDifferByTheirNumberAlone) {
+  Engine engine = load();
+  Request request = request_of(5);
+  request.num_answers = 6;
+  request.answer_idx = 3;
+  const auto handle = engine.submit(request, {});
+  ASSERT_TRUE(handle.ok());
+  const Result<std::vector<Completion>> answers = (*handle)->wait_all();
+  ASSERT_TRUE(answers.ok()) << answers.error().message;
+  ASSERT_EQ(answers->size(), 6U);
+  for (uint32_t i = 0; i < 6; ++i) {
+    Request single = request_of(5);
+    single.answer_idx = 3 + i;
+    EXPECT_EQ((*answers)[i].ids, engine.generate(single)->ids) << "answer " << i;
+    EXPECT_EQ((*answers)[i].answer_idx, 3 + i);
+  }
+}
+
+TEST(ManyRequests, EventsNameTheirAnswer) {
+  Engine engine = load();
+  Request request = request_of(6, 10);
+  request.num_answers = 3;
+  std::vector<std::vector<int32_t>> streamed(3);
+  const auto handle = engine.submit(request, [&](const TokenEvent& event) {
+    if (event.id >= 0) streamed[event.answer_idx].push_back(event.id);
+    return true;
+  });
+  const auto answers = (*handle)->wait_all();
+  ASSERT_TRUE(answers.ok());
+  for (size_t i = 0; i < 3; ++i) EXPECT_EQ(streamed[i], (*answers)[i].ids);
+}
+
+TEST(ManyRequests, ACallbackMaySubmit) {
+  Engine engine = load();
+  std::vector<std::shared_ptr<RequestHandle>> more;
+  const auto first = engine.submit(request_of(1), [&](const TokenEvent&) {
+    if (more.size() < 3) more.push_back(*engine.submit(request_of(10 + more.size()), {}));
+    return true;
+  });
+  ASSERT_TRUE((*first)->wait().ok());
+  ASSERT_EQ(more.size(), 3U);
+  for (size_t i = 0; i < more.size(); ++i)
+    EXPECT_EQ(more[i]->wait()->ids, engine.generate(request_of(10 + i))->ids);
+}
+
+TEST(ManyRequests, ACallbackMayCancelItsOwnAndOthers) {
+  Engine engine = load();
+  const auto other = engine.submit(request_of(1, 200), {});
+  const auto own = engine.submit(request_of(2, 200), [&](const TokenEvent&) {
+    (*other)->cancel();
+    return false;
+  });
+  EXPECT_EQ((*own)->wait()->finish_reason, "cancelled");
+  EXPECT_EQ((*other)->wait()->finish_reason, "cancelled");
+}
+
+TEST(ManyRequests, ACallbackThatThrowsEndsItsRequestAlone) {
+  Engine engine = load();
+  const auto good = engine.submit(request_of(1), {});
+  const auto bad = engine.submit(
+      request_of(2), [](const TokenEvent&) -> bool { throw std::runtime_error("no more paper"); });
+  const auto odd = engine.submit(request_of(3), [](const TokenEvent&) -> bool { throw 7; });
+  const Result<Completion> failed = (*bad)->wait();
+  ASSERT_FALSE(failed.ok());
+  EXPECT_EQ(failed.error().code, ErrorCode::kFailed);
+  EXPECT_NE(failed.error().message.find("no more paper"), std::string::npos);
+  EXPECT_FALSE((*odd)->wait().ok());
+  EXPECT_EQ((*good)->wait()->ids, engine.generate(request_of(1))->ids);
+}
+
+TEST(ManyRequests, ACallbackCannotWaitForItself) {
+  Engine engine = load();
+  ErrorCode waited{};
+  ErrorCode asked{};
+  std::shared_ptr<RequestHandle> other;
+  const auto handle = engine.submit(request_of(1, 3), [&](const TokenEvent&) {
+    if (other != nullptr) return true;
+    other = *engine.submit(request_of(2), {});
+    waited = other->wait().error().code;
+    asked = engine.logits(request_of(3).ids, true, {}).error().code;
+    return true;
+  });
+  ASSERT_TRUE((*handle)->wait().ok());
+  EXPECT_EQ(waited, ErrorCode::kUsage);
+  EXPECT_EQ(asked, ErrorCode::kUsage);
+  EXPECT_TRUE(other->wait().ok());
+}
+
+TEST(ManyRequests, AFullQueueIsRefusedAndEmptiesAgain) {
+  EngineOptions options = options_of(2);
+  options.max_queue = 3;
+  Engine engine = load(options);
+  Gate gate;
+  const auto held = engine.submit(request_of(0, 3), [&](const TokenEvent&) {
+    gate.wait();
+    return true;
+  });
+  std::vector<std::shared_ptr<RequestHandle>> taken;
+  for (uint64_t i = 1; i < 5; ++i) taken.push_back(*engine.submit(request_of(i), {}));
+  const auto refused = engine.submit(request_of(9), {});
+  ASSERT_FALSE(refused.ok());
+  EXPECT_EQ(refused.error().code, ErrorCode::kOverloaded);
+  gate.open();
+  for (const auto& handle : taken) EXPECT_TRUE(handle->wait().ok());
+  ASSERT_TRUE((*held)->wait().ok());
+  EXPECT_TRUE(engine.generate(request_of(9)).ok());
+}
+
+TEST(ManyRequests, ALateAnswerEndsWithWhatItHas) {
+  Engine engine = load();
+  Request request = request_of(1, 200);
+  request.timeout_ms = 1;
+  Gate late;
+  const auto handle = engine.submit(request, [&](const TokenEvent&) {
+    // The first token is held until the time is over.
+    std::this_thread::sleep_for(std::chrono::milliseconds(2));
+    return true;
+  });
+  const Result<Completion> answer = (*handle)->wait();
+  ASSERT_TRUE(answer.ok());
+  EXPECT_EQ(answer->finish_reason, "timeout");
+  EXPECT_LT(answer->ids.size(), 200U);
+}
+
+TEST(ManyRequests, HigherPrioritiesAreServedFirst) {
+  Engine engine = load(options_of(1));
+  Gate gate;
+  const auto held = engine.submit(request_of(0, 1), [&](const TokenEvent&) {
+    gate.wait();
+    return true;
+  });
+  std::vector<int> order;
+  std::vector<std::shared_ptr<RequestHandle>> handles;
+  for (const int priority : {0, 2, 1, 2}) {
+    Request request = request_of(1, 1);
+    request.priority = priority;
+    handles.push_back(*engine.submit(request, [&order, priority](const TokenEvent& event) {
+      if (event.id >= 0) order.push_back(priority);
+      return true;
+    }));
+  }
+  gate.open();
+  for (const auto& handle : handles) EXPECT_TRUE(handle->wait().ok());
+  EXPECT_EQ(order, (std::vector<int>{2, 2, 1, 0}));
+  EXPECT_TRUE((*held)->wait().ok());
+}
+
+TEST(ManyRequests, LogitsBetweenStepsDisturbNobody) {
+  Engine engine = load();
+  const auto expected = engine.generate(request_of(4, 60))->ids;
+  std::vector<float> alone;
+  const auto last_row = [&](std::vector<float>* out) {
+    return engine.logits(request_of(8).ids, true, [out](int64_t, std::span<const float> row) {
+      out->assign(row.begin(), row.end());
+      return Result<void>();
+    });
+  };
+  ASSERT_TRUE(last_row(&alone).ok());
+  Gate begun;
+  const auto handle = engine.submit(request_of(4, 60), [&](const TokenEvent&) {
+    begun.open();
+    return true;
+  });
+  begun.wait();
+  for (int i = 0; i < 5; ++i) {
+    std::vector<float> among;
+    ASSERT_TRUE(last_row(&among).ok());
+    EXPECT_EQ(among, alone);
+  }
+  EXPECT_EQ((*handle)->wait()->ids, expected);
+}
+
+TEST(ManyRequests, DestructionEndsAllOfThemWithAReason) {
+  std::vector<std::shared_ptr<RequestHandle>> handles;
+  {
+    Engine engine = load(options_of(8));
+    Gate begun;
+    for (uint64_t i = 0; i < 32; ++i) {
+      handles.push_back(*engine.submit(request_of(i, 250), [&](const TokenEvent&) {
+        begun.open();
+        return true;
+      }));
+    }
+    begun.wait();
+  }
+  for (const auto& handle : handles) {
+    const Result<Completion> answer = handle->wait();
+    ASSERT_TRUE(answer.ok()) << answer.error().message;
+    EXPECT_TRUE(answer->finish_reason == "cancelled" || answer->finish_reason == "length");
+  }
+}
+
+TEST(ManyRequests, ThreadsSubmitAndCancelAtOnce) {
+  Engine engine = load(options_of(4));
+  std::vector<std::vector<int32_t>> expected;
+  for (uint64_t seed = 0; seed < 8; ++seed)
+    expected.push_back(engine.generate(request_of(seed))->ids);
+  std::atomic<int> wrong{0};
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 4; ++t) {
+    threads.emplace_back([&, t] {
+      for (uint64_t i = 0; i < 16; ++i) {
+        const uint64_t seed = (i + static_cast<uint64_t>(t)) % 8;
+        const auto handle = engine.submit(request_of(seed), {});
+        if (!handle.ok()) {
+          ++wrong;
+          continue;
+        }
+        if (i % 4 == 3) (*handle)->cancel();
+        const Result<Completion> answer = (*handle)->wait();
+        const std::vector<int32_t>& whole = expected[seed];
+        const bool prefix = answer.ok() && answer->ids.size() <= whole.size() &&
+                            std::equal(answer->ids.begin(), answer->ids.end(), whole.begin());
+        if (!prefix || (answer->finish_reason == "length" && answer->ids != whole)) ++wrong;
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(wrong.load(), 0);
+}
+
+}  // namespace
+}  // namespace markbase
