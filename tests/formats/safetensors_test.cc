@@ -1,3 +1,4 @@
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -131,6 +132,7 @@ struct Module {
   int64_t extra_bias_cols = 0;
   int64_t scale_rows_less = 0;
   bool biases = true;
+  std::string suffix = ".weight";
 };
 
 Result<quant::WeightView> joined(const Module& m, const std::string& config,
@@ -146,7 +148,7 @@ Result<quant::WeightView> joined(const Module& m, const std::string& config,
     for (const int64_t n : shape) count *= static_cast<uint64_t>(n);
     data_bytes += count * tensor::dtype_bytes(dtype);
   };
-  add(".weight", m.cols * m.bits / 32, m.word_dtype, 0);
+  add(m.suffix, m.cols * m.bits / 32, m.word_dtype, 0);
   add(".scales", m.cols / m.group, m.scale_dtype, m.scale_rows_less);
   if (m.biases)
     add(".biases", m.cols / m.group + m.extra_bias_cols, m.bias_dtype, m.scale_rows_less);
@@ -207,6 +209,47 @@ TEST(MlxAffine, OverridesByModulePath) {
   EXPECT_TRUE(joined(m, block(8, 64, ",\"p\":false")).ok());
   EXPECT_TRUE(joined(m, R"({"quantization_config":{"bits":8,"group_size":64}})").ok());
   EXPECT_TRUE(joined(m, block(8, 64, ",\"mode\":\"affine\"")).ok());
+}
+
+// As mlx-vlm reads stacked experts.
+TEST(MlxAffine, PackedWordsWithoutASuffix) {
+  EXPECT_TRUE(joined({.suffix = ""}, block(4, 64)).ok());
+  const auto bare = joined({.biases = false, .suffix = ""}, block(4, 64));
+  ASSERT_FALSE(bare.ok());
+  EXPECT_NE(bare.error().message.find("biases beside its scales"), std::string::npos)
+      << bare.error().message;
+}
+
+// A module's entry stands under the name that mlx-vlm's loader gives it, whatever the file says.
+TEST(MlxAffine, OverridesByTheNameThatALoaderGives) {
+  const Module m{.bits = 8, .group = 64};
+  constexpr std::pair<const char*, const char*> kFound[] = {
+      {"language_model.layers.1.router.proj", "language_model.model.layers.1.router.proj"},
+      {"language_model.layers.1.router.proj", "model.layers.1.router.proj"},
+      {"model.language_model.layers.1.router.proj", "language_model.model.layers.1.router.proj"},
+      {"model.language_model.model.layers.1.mlp.p", "language_model.model.layers.1.mlp.p"},
+      {"model.language_model.model.layers.1.mlp.p", "model.layers.1.mlp.p"},
+      {"model.embed_vision.embedding_projection", "embed_vision.embedding_projection"},
+      {"language_model.layers.1.experts.gate_up_proj",
+       "language_model.model.layers.1.experts.switch_glu.gate_proj"},
+      {"language_model.model.layers.1.experts.down_proj",
+       "language_model.model.layers.1.experts.switch_glu.down_proj"},
+      {"language_model.model.layers.1.experts.17.up_proj",
+       "model.layers.1.experts.switch_glu.up_proj"}};
+  constexpr std::pair<const char*, const char*> kOther[] = {
+      {"language_model.layers.1.router.proj", "language_model.model.layers.11.router.proj"},
+      {"language_model.layers.1.router.proj", "router.proj"},
+      {"vision_tower.layers.1.mlp.p", "language_model.model.layers.1.mlp.p"},
+      {"language_model.layers.1.experts.17.up_proj",
+       "language_model.model.layers.1.experts.switch_glu.gate_proj"},
+      {"language_model.layers.1.experts.17.up_proj",
+       "language_model.model.layers.1.experts.switch_glu.17.up_proj"}};
+  const auto joins = [&](const auto& row) {
+    const std::string entry = fmt::format(R"(,"{}":{{"bits":8,"group_size":64}})", row.second);
+    return joined(m, block(4, 64, entry), row.first).ok();
+  };
+  for (const auto& row : kFound) EXPECT_TRUE(joins(row)) << row.first << " by " << row.second;
+  for (const auto& row : kOther) EXPECT_FALSE(joins(row)) << row.first << " by " << row.second;
 }
 
 TEST(MlxAffine, WhatDoesNotFitIsRefused) {

@@ -43,6 +43,37 @@ Result<MlxModuleParams> read_params(const Json& block, const std::string& path,
   return params;
 }
 
+constexpr std::string_view kText = "language_model.";
+
+bool take(std::string_view* text, std::string_view start) {
+  if (!text->starts_with(start)) return false;
+  text->remove_prefix(start.size());
+  return true;
+}
+
+// What mlx-vlm calls a module that a file names in another way: its entry stands under that name.
+// Hugging Face's "model." goes, "language_model." is followed by "model."; experts that are fused,
+// or apart, are those of switch_glu.
+std::string loaded_as(std::string_view module) {
+  take(&module, "model.");
+  std::string out;
+  if (take(&module, kText)) {
+    take(&module, "model.");
+    out = std::string(kText) + "model.";
+  }
+  constexpr std::string_view kExperts = ".experts.";
+  const size_t at = module.find(kExperts);
+  if (at == std::string_view::npos) return out + std::string(module);
+  std::string_view expert = module.substr(at + kExperts.size());
+  out += module.substr(0, at + kExperts.size());
+  if (expert.starts_with("switch_glu.")) return out + std::string(expert);
+  const size_t number = expert.find_first_not_of("0123456789");
+  if (number != 0 && number != std::string_view::npos && expert[number] == '.')
+    expert.remove_prefix(number + 1);
+  // Gate and up lie in one tensor: what holds for one holds for the other.
+  return out + "switch_glu." + (expert == "gate_up_proj" ? "gate_proj" : std::string(expert));
+}
+
 }  // namespace
 
 Result<MlxQuantization> MlxQuantization::from_config(const Json& config, const std::string& path) {
@@ -73,12 +104,14 @@ Result<MlxQuantization> MlxQuantization::from_config(const Json& config, const s
 }
 
 const MlxModuleParams& MlxQuantization::of(std::string_view module) const {
-  constexpr std::string_view kPrefix = "language_model.";
-  auto found = overrides_.find(std::string(module));
-  if (found == overrides_.end() && module.starts_with(kPrefix)) {
-    found = overrides_.find(std::string(module.substr(kPrefix.size())));
+  for (const std::string& path : {std::string(module), loaded_as(module)}) {
+    auto found = overrides_.find(path);
+    if (found == overrides_.end() && path.starts_with(kText)) {
+      found = overrides_.find(path.substr(kText.size()));
+    }
+    if (found != overrides_.end()) return found->second;
   }
-  return found == overrides_.end() ? top_ : found->second;
+  return top_;
 }
 
 }  // namespace markbase::formats

@@ -24,9 +24,11 @@ class MlxQuantization {
 
   // False when the config says nothing about quantised modules.
   bool present() const { return present_; }
-  // Overrides are looked up by the module path, then without a leading "language_model."; without a
-  // mode they are affine, whatever the block's own. An override `false` is ignored: whether a
-  // module is quantised is told by its scales alone.
+  // Overrides are looked up by the module's name in the file and by the one that mlx-vlm's loader
+  // gives it, each of them then without a leading "language_model."; without a mode they are
+  // affine, whatever the block's own. An override `false` is ignored: whether a module is quantised
+  // is told by its scales alone. Source: mlx_vlm.utils, _quantization_for_module_path; the sanitize
+  // of its gemma4.
   const MlxModuleParams& of(std::string_view module) const;
 
  private:

@@ -226,7 +226,9 @@ Result<quant::WeightView> SafetensorsSource::weight(std::string_view name) const
   if (weight == nullptr) {
     weight = find(name);
     if (weight == nullptr) return no_such_weight(module);
-    return plain_weight(*weight);
+    // Stacked experts have no suffix; mlx-vlm reads packed ones too that have none.
+    const bool packed = weight->dtype == DType::kU32 && find(module + ".scales") != nullptr;
+    if (!packed) return plain_weight(*weight);
   }
   if (const TensorInfo* scales = find(module + ".scales"))
     return mlx_weight(module, *weight, *scales);
