@@ -91,8 +91,14 @@ constexpr std::array kExpertNames = {
 };
 // clang-format on
 
-// Prefixes of the text part, the most specific first.
-constexpr std::array kHfPrefixes = {"language_model.model.", "model.language_model.", "model.", ""};
+// Prefixes of the text part, the most usual first. The second and the fourth are written by nobody
+// that we know, but mlx-vlm reads them.
+constexpr std::array kHfPrefixes = {"language_model.model.",
+                                    "model.language_model.model.",
+                                    "model.language_model.",
+                                    "language_model.",
+                                    "model.",
+                                    ""};
 
 }  // namespace
 

@@ -24,6 +24,7 @@ using markbase::testing::tiny_gemma4_hf;
 using markbase::testing::tiny_gemma4_mlx;
 using markbase::testing::tiny_gemma4_text;
 using markbase::testing::TinyCheckpoint;
+using markbase::testing::TinyTensor;
 
 struct Opened {
   std::unique_ptr<formats::WeightSource> source;
@@ -353,6 +354,48 @@ TEST(WeightMap, NamesOfMlxLm) {
   }
   const TempDir dir;
   EXPECT_EQ(open(checkpoint.write_hf(dir)).all_faults(), "");
+}
+
+// What mlx-vlm's loader takes besides what it writes: other prefixes, entries under the names of
+// today, experts fused or apart, a quantised projector, tensors that it drops.
+TEST(WeightMap, OldNamesOfMlxVlm) {
+  for (const char* prefix :
+       {"language_model.", "model.language_model.", "model.language_model.model."}) {
+    TinyCheckpoint checkpoint = tiny_gemma4_mlx(Gemma4Shape::k26B, 4, 32);
+    for (const char* part : {"weight", "scales", "biases"}) {
+      const std::string at = "language_model.model.layers.0.experts.";
+      TinyTensor both = checkpoint.tensors.at(at + "switch_glu.gate_proj." + part);
+      both.shape[1] *= 2;
+      checkpoint.tensors[at + "gate_up_proj." + part] = both;
+      checkpoint.tensors.erase(at + "switch_glu.gate_proj." + part);
+      checkpoint.tensors.erase(at + "switch_glu.up_proj." + part);
+      checkpoint.rename(
+          at + "switch_glu.down_proj." + part,
+          at + "down_proj" + (part == std::string("weight") ? "" : fmt::format(".{}", part)));
+      const std::string apart = "language_model.model.layers.1.experts.";
+      for (const char* module : {"gate_proj", "up_proj", "down_proj"}) {
+        TinyTensor one =
+            checkpoint.tensors.at(fmt::format("{}switch_glu.{}.{}", apart, module, part));
+        checkpoint.tensors.erase(fmt::format("{}switch_glu.{}.{}", apart, module, part));
+        one.shape.erase(one.shape.begin());
+        for (int e = 0; e < 4; ++e)
+          checkpoint.tensors[fmt::format("{}{}.{}.{}", apart, e, module, part)] = one;
+      }
+    }
+    checkpoint.rename_prefix("language_model.model.", prefix);
+    checkpoint.tensors[std::string(prefix) + "layers.0.self_attn.rotary_emb.inv_freq"] = {
+        {16}, "F32", ""};
+    checkpoint.tensors[std::string(prefix) + "layers.0.mlp.up_proj.input_max"] = {{}, "BF16", ""};
+    checkpoint.tensors["model.embed_vision.embedding_projection.scales"] = {{64, 1}, "BF16", ""};
+    const TempDir dir;
+    const Opened opened = open(checkpoint.write_hf(dir));
+    EXPECT_EQ(opened.all_faults(), "") << prefix;
+    EXPECT_EQ(opened.map.weights.size(), expected_weights(Gemma4Shape::k26B)) << prefix;
+    EXPECT_EQ(opened.find("layer.2.router.proj")->view.bits, 8);
+    EXPECT_EQ(why(opened, "rotary_emb"), "rotary frequencies are computed from the configuration");
+    EXPECT_EQ(why(opened, "up_proj.input_max"), "products are clipped in the towers alone");
+    EXPECT_NE(why(opened, "embedding_projection.scales").find("vision"), std::string::npos);
+  }
 }
 
 // ---- what contradicts ----
