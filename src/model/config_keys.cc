@@ -90,6 +90,11 @@ constexpr std::string_view kIdleKeys[] = {"architectures",
                                           "_attn_implementation_autoset",
                                           "auto_map"};
 
+// mlx-vlm copies generation_config.json into the config.json that it writes: the file itself is
+// what is read.
+constexpr std::string_view kCopiedKeys[] = {"generation_config", "do_sample", "temperature",
+                                            "top_k", "top_p"};
+
 // Of the whole model: towers, placeholder tokens, quantisation.
 constexpr std::string_view kWholeKeys[] = {
     "vision_config",   "audio_config",       "image_token_id",      "audio_token_id",
@@ -151,7 +156,8 @@ std::vector<std::string> unknown_config_keys(const base::Json& config, formats::
     }
     return out;
   }
-  const std::array<Keys, 3> all = {Keys(kTextKeys), Keys(kIdleKeys), Keys(kWholeKeys)};
+  const std::array<Keys, 4> all = {Keys(kTextKeys), Keys(kIdleKeys), Keys(kWholeKeys),
+                                   Keys(kCopiedKeys)};
   add_unknown(config, "", all, &out);
   const auto text = config.find("text_config");
   if (text != config.end() && text->is_object()) {

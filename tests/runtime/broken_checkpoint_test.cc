@@ -516,6 +516,24 @@ TEST(VerifyGemma4, UnknownKeysAreListedAndNoFault) {
             base::Json({"gemma4.future_gate"}));
 }
 
+// mlx-vlm writes the defaults of generation into config.json, once whole and some of them once
+// more.
+TEST(VerifyGemma4, WhatMlxVlmCopiesIntoTheConfigurationIsKnown) {
+  TinyCheckpoint mlx = tiny_gemma4_mlx(Gemma4Shape::kE2B, 4, 32);
+  mlx.config["do_sample"] = true;
+  mlx.config["temperature"] = 1.0;
+  mlx.config["top_k"] = 64;
+  mlx.config["top_p"] = 0.95;
+  mlx.config["generation_config"] = {{"temperature", 1.0}, {"eos_token_id", {1, 106}}};
+  mlx.config["eos_token_id"] = {1, 106};
+  const TempDir dir;
+  const std::string path = mlx.write_hf(dir);
+  EXPECT_EQ(parsed(verify_json(path, {}))["unknown_keys"].size(), 0U);
+  mlx.config["text_config"]["top_k"] = 64;
+  mlx.write_hf(dir);
+  EXPECT_EQ(parsed(verify_json(path, {}))["unknown_keys"], base::Json({"text_config.top_k"}));
+}
+
 // ---- inspect ----
 
 base::Json group_of(const base::Json& document, const std::string& name) {
