@@ -356,6 +356,21 @@ TEST(WeightMap, NamesOfMlxLm) {
   EXPECT_EQ(open(checkpoint.write_hf(dir)).all_faults(), "");
 }
 
+// A decoder alone, converted by mlx-vlm: the prefix of a whole model, the keys of text_config on
+// top.
+TEST(WeightMap, NamesOfMlxVlmWithoutTowers) {
+  TinyCheckpoint checkpoint = tiny_gemma4_mlx(Gemma4Shape::k26B, 4, 32);
+  const base::Json block = checkpoint.config["quantization"];
+  checkpoint.config = checkpoint.config["text_config"];
+  checkpoint.config["quantization"] = checkpoint.config["quantization_config"] = block;
+  std::erase_if(checkpoint.tensors,
+                [](const auto& tensor) { return !tensor.first.starts_with("language_model."); });
+  const TempDir dir;
+  const Opened opened = open(checkpoint.write_hf(dir));
+  EXPECT_EQ(opened.all_faults(), "");
+  EXPECT_EQ(opened.map.weights.size(), expected_weights(Gemma4Shape::k26B));
+}
+
 // What mlx-vlm's loader takes besides what it writes: other prefixes, entries under the names of
 // today, experts fused or apart, a quantised projector, tensors that it drops.
 TEST(WeightMap, OldNamesOfMlxVlm) {
