@@ -8,6 +8,7 @@
 #include "base/json.h"
 #include "markbase/engine.h"
 #include "markbase/tools.h"
+#include "support/golden.h"
 #include "support/tiny_gemma4.h"
 
 namespace markbase::tools {
@@ -590,6 +591,38 @@ TEST(InspectGemma4, DeadAndForeignTensorsAreNotCounted) {
   EXPECT_EQ(tensors, 3 * 3 + 3);
   EXPECT_EQ(document["unused"].size(), 3U * 3 + 3);
   EXPECT_EQ(document["unknown_keys"].size(), 0U) << document["unknown_keys"].dump();
+}
+
+// Whole models by mlx-vlm's converter: every tensor of a tower is known and set aside, and nothing
+// else is, but what the one with old names holds besides.
+TEST(InspectGemma4, TowersOfMlxVlmAreSetAside) {
+  struct Set {
+    const char* name;
+    int vision;
+    int audio;
+    int other;
+  };
+  constexpr Set kSets[] = {{"e2b-mlxvlm-4bit-g32", 44, 70, 0},
+                           {"12b-mlxvlm-mixed_2_6", 10, 1, 0},
+                           {"26b-mlxvlm-4bit-g32", 18, 0, 0},
+                           {"26b-mlxvlm-old-3bit-g32", 20, 0, 2},
+                           {"31b-mlxvlm-8bit-g64", 18, 0, 0}};
+  for (const Set& set : kSets) {
+    const std::string path = markbase::testing::golden_path(std::string("gemma4/") + set.name);
+    const base::Json document = parsed(inspect_json(path, {}));
+    EXPECT_EQ(document["faults"].size(), 0U) << set.name << document["faults"].dump();
+    EXPECT_EQ(document["unknown_keys"].size(), 0U) << set.name << document["unknown_keys"].dump();
+    int vision = 0;
+    int audio = 0;
+    int other = 0;
+    for (const base::Json& unused : document["unused"]) {
+      const auto why = unused["why"].get<std::string>();
+      ++(why.starts_with("vision") ? vision : why.starts_with("audio") ? audio : other);
+    }
+    EXPECT_EQ(vision, set.vision) << set.name;
+    EXPECT_EQ(audio, set.audio) << set.name;
+    EXPECT_EQ(other, set.other) << set.name;
+  }
 }
 
 }  // namespace

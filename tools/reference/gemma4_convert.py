@@ -1,5 +1,5 @@
 """Tiny Gemma 4 checkpoints in other formats, by the formats' own programs, and what those programs
-compute with the result: mlx-lm for MLX files, llama.cpp for GGUF files.
+compute with the result: mlx-lm for MLX files, llama.cpp for GGUF files. gemma4_whole.py has mlx-vlm.
 """
 
 import importlib

@@ -18,6 +18,7 @@ from transformers.models.gemma4 import modeling_gemma4
 from transformers.models.gemma4_unified import modeling_gemma4_unified
 
 PREFIXES = ("language_model.model.", "model.language_model.", "model.")
+TOWERS = ("vision_tower.", "audio_tower.", "embed_vision.", "embed_audio.", "vision_embedder.")
 GGUF_TOP = {
     "token_embd": "embed_tokens", "output_norm": "norm",
     "per_layer_token_embd": "embed_tokens_per_layer",
@@ -81,6 +82,10 @@ def load_state(model, state, table_dtype):
     return model
 
 
+def without_towers(tensors):
+    return {name: tensor for name, tensor in tensors.items() if not name.startswith(TOWERS)}
+
+
 def without_prefix(tensors):
     prefix = next(p for p in PREFIXES if p + "embed_tokens.weight" in tensors)
     return {name.removeprefix(prefix): tensor for name, tensor in tensors.items()}
@@ -105,17 +110,17 @@ def load_hf(path):
     return load_state(empty_model(text), state, state["embed_tokens.weight"].dtype)
 
 
-def mlx_parameters(quantization, path, weight, scales):
-    """(group_size, bits, mode) of a quantised module, checked against its shapes."""
-    entry = quantization.get(path, quantization)
-    mode = entry.get("mode", "affine" if path in quantization else quantization.get("mode", "affine"))
-    group_size, bits = entry["group_size"], entry["bits"]
+def mlx_parameters(entry, default, path, weight, scales):
+    """(group_size, bits, mode) of a quantised module, checked against its shapes. entry: of the module
+    alone, or None."""
+    mode = default.get("mode", "affine") if entry is None else entry.get("mode", "affine")
+    group_size, bits = (entry or default)["group_size"], (entry or default)["bits"]
     assert weight.shape[-1] * 32 // bits == scales.shape[-1] * group_size, path
     return group_size, bits, mode
 
 
 def load_mlx(path):
-    """A directory of MLX files."""
+    """A directory of MLX files, with the names that mlx-lm writes."""
     import mlx.core as mx
 
     path = pathlib.Path(path)
@@ -123,15 +128,43 @@ def load_mlx(path):
     tensors = {}
     for file in sorted(path.glob("model*.safetensors")):
         tensors |= mx.load(str(file))
+    return _from_mlx(config, tensors, config.get("quantization", {}).get)
+
+
+def load_mlx_vlm(path):
+    """A directory of MLX files of the whole model: names and quantisation entries as mlx-vlm's own
+    loader understands them, its old spellings included."""
+    import mlx.core as mx
+    import mlx_vlm.utils as vlm
+
+    path = pathlib.Path(path)
+    config = json.loads((path / "config.json").read_text())
+    tensors = {}
+    for file in sorted(path.glob("model*.safetensors")):
+        tensors |= mx.load(str(file))
+    module, _ = vlm.get_model_and_args(config)
+    filled = {"audio_config": {}, "vision_config": {}} | config
+    model_config = module.ModelConfig.from_dict(filled)
+    vlm.update_module_configs(model_config, module, filled, ["text", "vision", "audio"])
+    model = module.Model(model_config)
+    tensors = model.language_model.sanitize(model.sanitize(tensors))
+    block = config.get("quantization", {})
+    return _from_mlx(config, tensors, lambda name: vlm._quantization_for_module_path(block, name, model))
+
+
+def _from_mlx(config, tensors, entry_of):
+    import mlx.core as mx
+
     dequantised, dtypes = {}, {}
-    for name, tensor in tensors.items():
+    for name, tensor in without_towers(tensors).items():
         module = name.rpartition(".")[0]
         if name.endswith((".scales", ".biases")) and module + ".scales" in tensors:
             continue
         dtypes[name] = tensor.dtype
         scales = tensors.get(module + ".scales") if name.endswith(".weight") else None
         if scales is not None:
-            group_size, bits, mode = mlx_parameters(config["quantization"], module, tensor, scales)
+            group_size, bits, mode = mlx_parameters(entry_of(module), config["quantization"], module,
+                                                    tensor, scales)
             if mode == "affine":
                 dtypes[name] = scales.dtype
                 biases = tensors[module + ".biases"].astype(mx.float32)

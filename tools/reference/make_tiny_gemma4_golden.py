@@ -1,9 +1,9 @@
 """Tiny random Gemma 4 text models of every shape in every format, with logits and traces.
 
-Programs: transformers, torch, safetensors, mlx, mlx-lm, gguf, llama.cpp's converter, quantiser and
-library (versions in provenance.json). Seed: 41 and a number by shape (gemma4_shapes.py).
+Programs: transformers, torch, safetensors, mlx, mlx-lm, mlx-vlm, gguf, llama.cpp's converter, quantiser
+and library (versions in provenance.json). Seed: 41 and a number by shape (gemma4_shapes.py).
 Rerun:    python -m venv v && v/bin/pip install torch transformers safetensors numpy gguf \
-              "mlx[cpu]" mlx-lm
+              "mlx[cpu]" mlx-lm mlx-vlm
           # llama.cpp: the source and a build of its library, as llama-cpp-python's sdist has them
           LLAMA_CPP_LIB_PATH=BUILD/bin PYTHONPATH=SDIST v/bin/python \
               tools/reference/make_tiny_gemma4_golden.py FULL --llama-cpp SDIST/vendor/llama.cpp
@@ -12,7 +12,8 @@ Rerun:    python -m venv v && v/bin/pip install torch transformers safetensors n
 The first command writes the full product of shapes and formats into FULL, a folder a checkpoint; the
 second copies the covering subset that the repository keeps. --only GLOB restricts the first.
 
-Each folder SHAPE-FORMAT holds a checkpoint (config.json and safetensors, or model.gguf) and
+SHAPE-hf-whole is no golden: the decoder of SHAPE-hf-bf16 with small towers, which mlx-vlm converts.
+Each other folder SHAPE-FORMAT holds a checkpoint (config.json and safetensors, or model.gguf) and
   ids.npy            int32 [n], longer than the window; with experts, ids at which the router's last
                      chosen score lies GAP or more above the first that is not chosen, in all layers
   logits.npy         float32 [n, vocab_size] of float32 transformers on the weights as the file's own
@@ -39,6 +40,7 @@ import torch
 import gemma4_convert as convert
 import gemma4_reference as reference
 import gemma4_shapes as shapes
+import gemma4_whole as whole
 import provenance
 
 NUM_IDS = 40
@@ -49,12 +51,16 @@ WHY_NOT = {
     "text": "mlx-lm assumes another pattern without layer_types; llama.cpp wants a factor of 0.25",
     "odd": "llama.cpp hard-codes the sources of shared layers; mlx-lm has no rope factor",
 }
+# mlx-lm does not know old names, and mlx-vlm's loader not the number of weights in a table of e2b.
+NO_READER = {("e2b", "mlxvlm-old-3bit-g32")}
 # The subset that the repository keeps.
 SUBSET = [
     "e2b-hf-bf16", "26b-hf-bf16", "31b-hf-bf16", "text-hf-bf16", "odd-hf-bf16",
     "12b-mlx-5bit-g128", "26b-mlx-3bit-g32", "31b-mlx-2bit-g32", "31b-mlx-6bit-g64",
     "31b-mlx-mixed_3_6", "31b-mlx-mxfp4", "31b-mlx-nvfp4", "31b-mlx-mxfp8",
     "e2b-mlx-4bit-g32", "26b-mlx-4bit-g64", "31b-mlx-8bit-g64",
+    "e2b-mlxvlm-4bit-g32", "26b-mlxvlm-4bit-g32", "31b-mlxvlm-8bit-g64", "12b-mlxvlm-mixed_2_6",
+    "26b-mlxvlm-old-3bit-g32",
     "e4b-gguf-q4_k_m", "e2b-gguf-q4_0", "26b-gguf-q4_0", "31b-gguf-q8_0", "31b-gguf-f16",
 ]  # fmt: skip
 
@@ -144,7 +150,8 @@ def write_trace(path, trace, rows):
     safetensors.numpy.save_file({k: np.ascontiguousarray(v) for k, v in sorted(tensors.items())}, path)
 
 
-def write_golden(out, model, packages, runtime_name, runtime, files, with_greedy, seed):
+def write_golden(out, model, packages, runtime, files, with_greedy, seed):
+    """runtime: ids to (logits, with what program)."""
     ids = choose_ids(model, seed)
     logits, trace = reference.run(model, ids)
     logits = logits.numpy()
@@ -157,8 +164,8 @@ def write_golden(out, model, packages, runtime_name, runtime, files, with_greedy
         appended, margin = greedy(model, ids)
         save(out / "greedy.npy", appended, "<i4")
         extra["smallest_greedy_margin"] = margin
-    got, how = runtime(ids)
-    shown = compare(logits, got) | {"program": f"{runtime_name}, {how}"}
+    got, program = runtime(ids)
+    shown = compare(logits, got) | {"program": program}
     margin = np.sort(logits, axis=-1)
     print(f"{out.name}: std {logits.std():.2f}", shown, extra, flush=True)
     scale = float(model.model.embed_tokens.embed_scale)
@@ -176,7 +183,31 @@ def write_golden(out, model, packages, runtime_name, runtime, files, with_greedy
 def transformers_bf16(path):
     def run(ids):
         model = reference.load_hf(path).to(torch.bfloat16)
-        return reference.logits(model, ids).numpy(), "bfloat16"
+        return reference.logits(model, ids).numpy(), "transformers, bfloat16"
+
+    return run
+
+
+def mlx_lm(path):
+    def run(ids):
+        got, how = convert.mlx_logits(path, ids, shapes.VOCAB)
+        return got, f"mlx-lm, {how}"
+
+    return run
+
+
+def mlx_vlm(path):
+    def run(ids):
+        got = whole.mlx_vlm_logits(path, ids)
+        return mlx_lm(path)(ids) if got is None else (got[0], f"mlx-vlm, {got[1]}")
+
+    return run
+
+
+def llama_cpp_of(path):
+    def run(ids):
+        got, how = convert.gguf_logits(path, ids)
+        return got, f"llama.cpp, {how}"
 
     return run
 
@@ -195,15 +226,30 @@ def make_hf(full, shape, seed):
     files = sorted(out.iterdir())
     shapes.write_tokenizer(out)
     write_golden(out, reference.load_hf(out), ["transformers", "torch", "safetensors", "numpy"],
-                 "transformers", transformers_bf16(out), files, True, seed)
+                 transformers_bf16(out), files, True, seed)
 
 
 def make_mlx(full, shape, kind, seed):
     out = fresh(full / f"{shape}-{kind}")
     convert.to_mlx(full / f"{shape}-hf-bf16", out, kind, shapes.VOCAB)
     files = sorted(out.iterdir())
-    write_golden(out, reference.load_mlx(out), ["transformers", "torch", "mlx", "mlx-lm", "numpy"], "mlx-lm",
-                 lambda ids: convert.mlx_logits(out, ids, shapes.VOCAB), files, False, seed)
+    write_golden(out, reference.load_mlx(out), ["transformers", "torch", "mlx", "mlx-lm", "numpy"],
+                 mlx_lm(out), files, False, seed)
+
+
+def make_whole(full, shape):
+    """The Hugging Face checkpoint that mlx-vlm converts; no golden."""
+    out = fresh(full / f"{shape}-hf-whole")
+    config = shapes.text_config(shape)
+    whole.write_whole(shape, shapes.random_state(shape, reference.empty_model(config)), out)
+
+
+def make_mlx_vlm(full, shape, kind, seed):
+    out = fresh(full / f"{shape}-{kind}")
+    whole.to_mlx_vlm(full / f"{shape}-hf-whole", out, kind)
+    files = sorted(f for f in out.iterdir() if not f.name.startswith("tokenizer"))
+    packages = ["transformers", "torch", "safetensors", "mlx", "mlx-lm", "mlx-vlm", "numpy"]
+    write_golden(out, reference.load_mlx_vlm(out), packages, mlx_vlm(out), files, False, seed)
 
 
 def make_gguf(full, shape, kind, seed, llama_cpp):
@@ -211,8 +257,8 @@ def make_gguf(full, shape, kind, seed, llama_cpp):
     path = out / "model.gguf"
     convert.to_gguf(full / f"{shape}-hf-bf16", path, kind, llama_cpp)
     model = reference.load_gguf(path, shapes.text_config(shape))
-    write_golden(out, model, ["transformers", "torch", "gguf", "numpy"], "llama.cpp",
-                 lambda ids: convert.gguf_logits(path, ids), [path], False, seed)
+    write_golden(out, model, ["transformers", "torch", "gguf", "numpy"], llama_cpp_of(path), [path], False,
+                 seed)
 
 
 def select(full, out):
@@ -220,8 +266,8 @@ def select(full, out):
     for name in SUBSET:
         to = fresh(out / name)
         for file in sorted((full / name).iterdir()):
-            # mlx-lm's index of a single file only repeats its names.
-            idle = file.name == "model.safetensors.index.json" and "-mlx-" in name
+            # The index of a single file only repeats its names.
+            idle = file.name == "model.safetensors.index.json" and "-mlx" in name
             if file.is_file() and not idle and not file.name.startswith("tokenizer"):
                 shutil.copyfile(file, to / file.name)
         if "-hf-" in name:
@@ -250,6 +296,11 @@ def main():
             continue
         for kind in filter(wanted, convert.MLX):
             make_mlx(args.full, shape, kind, seed)
+        vlm_kinds = [kind for kind in whole.MLX_VLM if wanted(kind) and (shape, kind) not in NO_READER]
+        if vlm_kinds:
+            make_whole(args.full, shape)
+        for kind in vlm_kinds:
+            make_mlx_vlm(args.full, shape, kind, seed)
         for kind in filter(wanted, convert.GGUF if args.llama_cpp else ()):
             make_gguf(args.full, shape, kind, seed, args.llama_cpp)
 
