@@ -21,7 +21,9 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const auto entries = runtime::parse_repack_table(bytes, file_bytes, key);
   if (!entries.ok()) return 0;
   for (const runtime::RepackEntry& entry : *entries) {
-    if (entry.offset + entry.size_bytes > file_bytes || entry.offset > file_bytes) __builtin_trap();
+    if (entry.offset + entry.size_bytes > file_bytes || entry.offset > file_bytes ||
+        entry.offset % 4096 != 0)
+      __builtin_trap();
   }
   return 0;
 }

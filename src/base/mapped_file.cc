@@ -182,6 +182,11 @@ std::span<std::byte> outer_pages(std::span<const std::byte> part, std::span<cons
 
 }  // namespace
 
+void MappedFile::prefer_huge_pages() const {
+  if (state_->data == nullptr) return;
+  madvise(const_cast<std::byte*>(state_->data), state_->size_bytes, MADV_HUGEPAGE);
+}
+
 void MappedFile::prefetch(std::span<const std::byte> part) const {
   const std::span<std::byte> pages = outer_pages(part, bytes());
   if (!pages.empty()) madvise(pages.data(), pages.size(), MADV_WILLNEED);

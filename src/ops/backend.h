@@ -95,11 +95,12 @@ class Backend {
   virtual std::string packed_layout() const { return {}; }
   // The packed_bytes() of a weight, readable by the host.
   virtual std::span<const std::byte> packed_content(const PackedWeight&) const { return {}; }
-  // A weight from its packed_content(), which `read` puts into the span it is given; `weight` is
-  // asked for its shape and type only. Errors: kOutOfMemory, those of `read`.
-  virtual Result<std::unique_ptr<PackedWeight>> restore(
-      const quant::WeightView& weight, base::FunctionRef<Result<void>(std::span<std::byte>)> read) {
-    (void)weight, (void)read;
+  // A weight from its packed_content(): packed_bytes() at a multiple of 64, which may stay where
+  // they are and outlive the result. `weight` is asked for its shape and type only. Errors:
+  // kOutOfMemory.
+  virtual Result<std::unique_ptr<PackedWeight>> restore(const quant::WeightView& weight,
+                                                        std::span<const std::byte> content) {
+    (void)weight, (void)content;
     return Error{ErrorCode::kFailed, "this backend keeps no packed weights in files"};
   }
 

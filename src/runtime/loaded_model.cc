@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <chrono>
+#include <future>
+#include <utility>
 
 #include "base/error.h"
 #include "formats/broken.h"
@@ -126,23 +128,59 @@ Result<RunnerOptions> runner_options(const EngineOptions& options) {
 Result<void> LoadedModel::make_runner(const RunnerOptions& options) {
   runner.reset();
   MB_ASSIGN(runner, ModelRunner::create(config, weights, *backend.backend, options,
-                                        generation.suppress_ids, table_file));
+                                        generation.suppress_ids, mapped_weights));
   runner_options = options;
   return {};
 }
 
-Result<void> LoadedModel::load_tokenizer(const EngineOptions& options) {
-  MB_ASSIGN(has_tokenizer, runtime::has_tokenizer(path));
-  if (has_tokenizer) {
-    MB_ASSIGN(tokenizer, runtime::load_tokenizer(path));
-    return {};
-  }
-  tokenizer = std::make_unique<IdsOnlyTokenizer>(path.path);
+namespace {
+
+// Null where the files have none.
+Result<std::unique_ptr<tokenizer::Tokenizer>> read_tokenizer(const ModelPath& path) {
+  MB_ASSIGN(const bool is_there, has_tokenizer(path));
+  if (!is_there) return std::unique_ptr<tokenizer::Tokenizer>();
+  return load_tokenizer(path);
+}
+
+Result<void> take_tokenizer(Result<std::unique_ptr<tokenizer::Tokenizer>> read,
+                            const EngineOptions& options, LoadedModel* model) {
+  MB_ASSIGN(model->tokenizer, std::move(read));
+  model->has_tokenizer = model->tokenizer != nullptr;
+  if (model->has_tokenizer) return check_vocabulary(*model);
+  model->tokenizer = std::make_unique<IdsOnlyTokenizer>(model->path.path);
   if (options.message) {
-    options.message(Severity::kWarning, path.path + ": no tokenizer found: only ids can be given");
+    options.message(Severity::kWarning,
+                    model->path.path + ": no tokenizer found: only ids can be given");
+  }
+  return check_vocabulary(*model);
+}
+
+void say_plan(const LoadedModel& model, const EngineOptions& options) {
+  if (options.message) options.message(Severity::kInfo, "plan: " + plan_text(model.plan));
+}
+
+// The plan, and whether the packed weights are mapped, which costs no memory of our own.
+Result<void> load_planned_weights(const formats::WeightSource& source, const model::WeightMap& map,
+                                  const EngineOptions& options, LoadedModel* model) {
+  auto cache = open_repack_cache(source, map, model->backend, options);
+  const MemoryPlan packed_plan = model->plan;
+  if (cache) model->plan = with_mapped_weights(packed_plan, map, *model->backend.backend);
+  say_plan(*model, options);
+  const bool is_cached = cache.has_value();
+  MB_ASSIGN(LoadedWeights loaded,
+            load_weights(source, model->config, map, model->backend, options, std::move(cache)));
+  model->packed_file = std::move(loaded.packed_file);
+  model->weights = std::move(loaded.weights);
+  if (model->packed_file) {
+    model->mapped_weights.set_packed(*model->packed_file);
+  } else if (is_cached) {
+    model->plan = packed_plan;
+    say_plan(*model, options);
   }
   return {};
 }
+
+}  // namespace
 
 Result<std::unique_ptr<LoadedModel>> load_model(const std::string& path,
                                                 const EngineOptions& options,
@@ -156,30 +194,31 @@ Result<std::unique_ptr<LoadedModel>> load_model(const std::string& path,
                              model->backend.backend->name());
   }
   MB_ASSIGN(model->path, open_model_path(path));
+  // A vocabulary of 262144 tokens takes as long as the weights of a model: it is read beside them.
+  // The future waits for it on every way out.
+  auto reading = std::async(read_tokenizer, model->path);
   MB_ASSIGN(auto source, formats::open_weight_source(model->path.path));
   MB_ASSIGN(model->config, model::read_config(*source));
   MB_ASSIGN(const model::WeightMap map, model::map_weights(*source, model->config));
   warn_of_leftovers(*source, model->config, map, options);
-  MB_TRY(model->load_tokenizer(options));
-  MB_TRY(check_vocabulary(*model));
-  MB_ASSIGN(model->generation, load_generation_config(model->path, source->config(),
-                                                      *model->tokenizer, model->config.vocab_size));
   MB_ASSIGN(RunnerOptions runner, runner_options(options));
   const ops::Backend& backend = *model->backend.backend;
   MB_ASSIGN(model->plan, plan ? plan(model->config, map, backend, &runner)
                               : choose_context(model->config, map, backend, options, &runner));
-  if (options.message) options.message(Severity::kInfo, "plan: " + plan_text(model->plan));
   if (options.message && options.context_tokens == 0 &&
       runner.context_tokens < model->config.max_position_embeddings) {
     options.message(Severity::kWarning,
                     fmt::format("context shortened to {} tokens of {} to fit in memory",
                                 runner.context_tokens, model->config.max_position_embeddings));
   }
-  MB_ASSIGN(model->weights, load_weights(*source, model->config, map, model->backend, options));
+  MB_TRY(load_planned_weights(*source, map, options, model.get()));
+  MB_TRY(take_tokenizer(reading.get(), options, model.get()));
+  MB_ASSIGN(model->generation, load_generation_config(model->path, source->config(),
+                                                      *model->tokenizer, model->config.vocab_size));
   model->fingerprint = fingerprint_of(*source, map, *model, options);
   const auto table = std::ranges::find_if(map.weights, model::is_mapped_table);
   if (table != map.weights.end()) {
-    model->table_file = TableFile(*source, table->view);
+    model->mapped_weights.set_table(*source, table->view);
     model->source = std::move(source);
   }
   MB_TRY(model->make_runner(runner));

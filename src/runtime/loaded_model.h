@@ -3,8 +3,10 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 
+#include "base/mapped_file.h"
 #include "formats/weight_source.h"
 #include "markbase/engine.h"
 #include "markbase/options.h"
@@ -13,10 +15,11 @@
 #include "model/text_weights.h"
 #include "model/weight_map.h"
 #include "runtime/backend_factory.h"
+#include "runtime/mapped_weights.h"
 #include "runtime/memory_plan.h"
 #include "runtime/model_files.h"
 #include "runtime/model_runner.h"
-#include "runtime/table_file.h"
+#include "runtime/repack_cache.h"
 
 namespace markbase::runtime {
 
@@ -33,7 +36,8 @@ struct LoadedModel {
   BackendHandle backend;
   // Kept open where a table stays mapped while the model runs.
   std::unique_ptr<formats::WeightSource> source;
-  TableFile table_file;
+  std::optional<base::MappedFile> packed_file;  // where packed weights stay mapped
+  MappedWeights mapped_weights;
   model::TextWeights weights;
   RunnerOptions runner_options;
   std::unique_ptr<ModelRunner> runner;
@@ -43,7 +47,6 @@ struct LoadedModel {
   uint64_t fingerprint = 0;
   std::function<void(const Progress&)> progress;  // of prompts, as EngineOptions says; may be empty
 
-  Result<void> load_tokenizer(const EngineOptions& options);
   // Another runner over the same weights: other capacities, an empty cache.
   Result<void> make_runner(const RunnerOptions& options);
 };
@@ -61,13 +64,25 @@ Result<std::unique_ptr<LoadedModel>> load_model(const std::string& path,
                                                 const EngineOptions& options,
                                                 const PlanFunction& plan = {});
 
-// Packs every weight of the map, or takes it from the repack cache where options allow one and it
-// fits. Progress is told in bytes of the files; source pages are released as they are packed.
-// Errors: kBadInput (unsupported type, broken scale, file truncated meanwhile), kOutOfMemory.
-Result<model::TextWeights> load_weights(const formats::WeightSource& source,
-                                        const model::TextConfig& config,
-                                        const model::WeightMap& map, const BackendHandle& backend,
-                                        const EngineOptions& options);
+// The repack cache of this model, if the options allow one and there is one that fits. One that is
+// of no use is a warning.
+std::optional<RepackCache> open_repack_cache(const formats::WeightSource& source,
+                                             const model::WeightMap& map,
+                                             const BackendHandle& backend,
+                                             const EngineOptions& options);
+
+struct LoadedWeights {
+  std::optional<base::MappedFile> packed_file;  // what the weights look into
+  model::TextWeights weights;
+};
+// The weights where they lie in `cache`, or where there is none or it turns out to be damaged (a
+// warning) every weight of the map packed, and kept in a cache where the options allow one.
+// Progress is told in bytes; source pages are released as they are packed. Errors: kBadInput
+// (unsupported type, broken scale, file truncated meanwhile), kOutOfMemory.
+Result<LoadedWeights> load_weights(const formats::WeightSource& source,
+                                   const model::TextConfig& config, const model::WeightMap& map,
+                                   const BackendHandle& backend, const EngineOptions& options,
+                                   std::optional<RepackCache> cache);
 
 // Whether a tokenizer of so many tokens goes with an embedding table of so many rows. A few added
 // tokens beyond the table are tolerated, as multimodal tokenizers have them: prompts that hold one

@@ -2,9 +2,11 @@
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <system_error>
+#include <utility>
 #include <vector>
 
 #include "base/buffer.h"
@@ -61,17 +63,23 @@ class Loader {
     return std::move(weights_);
   }
 
-  // The same weights from a cache.
+  // The same weights where they lie in a cache.
   Result<model::TextWeights> restore_all(const RepackCache& cache) {
-    what_ = "reading packed weights";
-    MB_TRY(load_vectors());
+    std::vector<RepackCache::Wanted> wanted;
+    uint64_t total_bytes = 0;
     for (const model::MappedWeight& weight : map_.weights) {
       if (!model::is_packed(weight)) continue;
-      MB_ASSIGN(*weights_.matrix_slot(weight),
-                backend_.restore(weight.view, [&](std::span<std::byte> content) {
-                  return cache.read(weight.name, content, pool_);
-                }));
-      tell(source_bytes(weight.view));
+      wanted.push_back({weight.name, backend_.packed_bytes(weight.view)});
+      total_bytes += wanted.back().size_bytes;
+    }
+    MB_ASSIGN(const auto contents, cache.contents(wanted, pool_, [&](uint64_t done_bytes) {
+      if (progress_) progress_({"checking packed weights", done_bytes, total_bytes});
+    }));
+    MB_TRY(load_vectors());
+    auto content = contents.begin();
+    for (const model::MappedWeight& weight : map_.weights) {
+      if (!model::is_packed(weight)) continue;
+      MB_ASSIGN(*weights_.matrix_slot(weight), backend_.restore(weight.view, *content++));
     }
     MB_TRY(source_.check_intact());
     return std::move(weights_);
@@ -165,7 +173,7 @@ class Loader {
 
   void tell(uint64_t more_bytes) {
     done_bytes_ += more_bytes;
-    if (progress_) progress_({what_, done_bytes_, total_bytes_});
+    if (progress_) progress_({"packing", done_bytes_, total_bytes_});
   }
 
   const formats::WeightSource& source_;
@@ -176,7 +184,6 @@ class Loader {
   model::TextWeights weights_;
   const float router_factor_;  // hidden_size^-1/2
   std::vector<float> values_;
-  std::string_view what_ = "packing";
   uint64_t done_bytes_ = 0;
   uint64_t total_bytes_ = 0;
 };
@@ -190,12 +197,10 @@ struct CachePlace {
   std::string path;
   RepackKey key;
 };
-
-Result<model::TextWeights> restore_weights(
-    const CachePlace& place, const formats::WeightSource& source, const model::TextConfig& config,
-    const model::WeightMap& map, const BackendHandle& backend, const EngineOptions& options) {
-  MB_ASSIGN(const RepackCache cache, RepackCache::open(place.path, place.key));
-  return Loader(source, config, map, backend, options.progress).restore_all(cache);
+CachePlace cache_place(const formats::WeightSource& source, const model::WeightMap& map,
+                       const BackendHandle& backend) {
+  const std::string layout = backend.backend->packed_layout();
+  return {repack_path(source, layout), repack_key(source, map, layout)};
 }
 
 void keep_weights(const CachePlace& place, const model::WeightMap& map, model::TextWeights& weights,
@@ -220,25 +225,40 @@ void keep_weights(const CachePlace& place, const model::WeightMap& map, model::T
 
 }  // namespace
 
-Result<model::TextWeights> load_weights(const formats::WeightSource& source,
-                                        const model::TextConfig& config,
-                                        const model::WeightMap& map, const BackendHandle& backend,
-                                        const EngineOptions& options) {
-  Loader loader(source, config, map, backend, options.progress);
-  const std::string layout = backend.backend->packed_layout();
-  if (!options.repack_cache) return loader.pack_all();
-  const CachePlace place = {repack_path(source, layout), repack_key(source, map, layout)};
+std::optional<RepackCache> open_repack_cache(const formats::WeightSource& source,
+                                             const model::WeightMap& map,
+                                             const BackendHandle& backend,
+                                             const EngineOptions& options) {
+  if (!options.repack_cache) return std::nullopt;
+  const CachePlace place = cache_place(source, map, backend);
   std::error_code ignored;  // what cannot be asked for cannot be read: packed and told below
-  if (std::filesystem::exists(place.path, ignored)) {
-    auto restored = restore_weights(place, source, config, map, backend, options);
-    if (restored.ok())
-      tell_user(options, Severity::kDebug, "packed weights read from " + place.path);
-    if (restored.ok() || restored.error().code == ErrorCode::kOutOfMemory) return restored;
+  if (!std::filesystem::exists(place.path, ignored)) return std::nullopt;
+  Result<RepackCache> cache = RepackCache::open(place.path, place.key);
+  if (cache.ok()) return *std::move(cache);
+  tell_user(options, Severity::kWarning, "packing again: " + cache.error().message);
+  return std::nullopt;
+}
+
+Result<LoadedWeights> load_weights(const formats::WeightSource& source,
+                                   const model::TextConfig& config, const model::WeightMap& map,
+                                   const BackendHandle& backend, const EngineOptions& options,
+                                   std::optional<RepackCache> cache) {
+  if (cache) {
+    auto restored = Loader(source, config, map, backend, options.progress).restore_all(*cache);
+    if (restored.ok()) {
+      tell_user(options, Severity::kDebug, "packed weights mapped from " + cache->file().path());
+      return LoadedWeights{std::move(cache->file()), *std::move(restored)};
+    }
+    if (restored.error().code == ErrorCode::kOutOfMemory) return restored.error();
     tell_user(options, Severity::kWarning, "packing again: " + restored.error().message);
+    cache.reset();
   }
+  Loader loader(source, config, map, backend, options.progress);
   MB_ASSIGN(model::TextWeights weights, loader.pack_all());
-  keep_weights(place, map, weights, backend, options);
-  return weights;
+  if (options.repack_cache) {
+    keep_weights(cache_place(source, map, backend), map, weights, backend, options);
+  }
+  return LoadedWeights{std::nullopt, std::move(weights)};
 }
 
 }  // namespace markbase::runtime

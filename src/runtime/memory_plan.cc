@@ -96,8 +96,11 @@ MemoryPlan plan_memory(const model::TextConfig& config, const model::WeightMap& 
                        uint64_t memory_bytes) {
   MemoryPlan plan;
   for (const model::MappedWeight& weight : map.weights) {
-    // A table that stays mapped takes no memory that cannot be had back.
-    if (model::is_mapped_table(weight)) continue;
+    if (model::is_mapped_table(weight)) {
+      plan.table_bytes +=
+          weight.view.data.size() + weight.view.scales.size() + weight.view.biases.size();
+      continue;
+    }
     plan.weight_bytes += weight.is_vector ? static_cast<uint64_t>(weight.view.cols) * sizeof(float)
                                           : backend.packed_bytes(weight.view);
   }
@@ -116,6 +119,17 @@ MemoryPlan plan_memory(const model::TextConfig& config, const model::WeightMap& 
     plan.budget_bytes = memory_bytes;
     plan.budget_source = "the budget given";
   }
+  return plan;
+}
+
+MemoryPlan with_mapped_weights(MemoryPlan plan, const model::WeightMap& map,
+                               const ops::Backend& backend) {
+  uint64_t packed_bytes = 0;
+  for (const model::MappedWeight& weight : map.weights) {
+    if (model::is_packed(weight)) packed_bytes += backend.packed_bytes(weight.view);
+  }
+  plan.weight_bytes -= packed_bytes;
+  plan.mapped_weight_bytes += packed_bytes;
   return plan;
 }
 
@@ -195,17 +209,26 @@ std::string plan_text(const MemoryPlan& plan) {
   }
   const std::string probe =
       plan.probe_bytes == 0 ? std::string() : " + bandwidth probe " + bytes_text(plan.probe_bytes);
-  return fmt::format("weights {} + KV cache {} ({}) + scratch {}{} = {} of {} ({})",
+  const std::string mapped = plan.mapped_weight_bytes == 0
+                                 ? std::string()
+                                 : " and " + bytes_text(plan.mapped_weight_bytes) + " mapped";
+  return fmt::format("weights {} + KV cache {} ({}) + scratch {}{} = {}{} of {} ({})",
                      bytes_text(plan.weight_bytes), bytes_text(plan.kv_bytes), tokens,
-                     bytes_text(plan.scratch_bytes), probe, bytes_text(plan.total_bytes()),
+                     bytes_text(plan.scratch_bytes), probe, bytes_text(plan.total_bytes()), mapped,
                      bytes_text(plan.budget_bytes), plan.budget_source);
 }
 
 base::Json plan_json(const MemoryPlan& plan) {
-  return {{"weight_bytes", plan.weight_bytes},     {"kv_bytes", plan.kv_bytes},
-          {"scratch_bytes", plan.scratch_bytes},   {"total_bytes", plan.total_bytes()},
-          {"context_tokens", plan.context_tokens}, {"budget_bytes", plan.budget_bytes},
-          {"budget_source", plan.budget_source},   {"fits", plan.fits()}};
+  return {{"weight_bytes", plan.weight_bytes},
+          {"kv_bytes", plan.kv_bytes},
+          {"scratch_bytes", plan.scratch_bytes},
+          {"total_bytes", plan.total_bytes()},
+          {"mapped_weight_bytes", plan.mapped_weight_bytes},
+          {"table_bytes", plan.table_bytes},
+          {"context_tokens", plan.context_tokens},
+          {"budget_bytes", plan.budget_bytes},
+          {"budget_source", plan.budget_source},
+          {"fits", plan.fits()}};
 }
 
 }  // namespace markbase::runtime

@@ -39,6 +39,11 @@ struct RunnerOptions {
 
 struct MemoryPlan {
   uint64_t weight_bytes = 0;
+  // Packed weights that are read from a mapped file. They are pages of the file and no memory of
+  // our own, but each token reads them: they must fit as well.
+  uint64_t mapped_weight_bytes = 0;
+  // A table that is looked up in its file, a few rows at a time: it need not fit.
+  uint64_t table_bytes = 0;
   uint64_t kv_bytes = 0;
   uint64_t scratch_bytes = 0;
   uint64_t probe_bytes = 0;  // what a measurement holds beside the model
@@ -48,9 +53,13 @@ struct MemoryPlan {
   uint64_t budget_bytes = 0;
   std::string budget_source;
 
+  // Memory of our own.
   uint64_t total_bytes() const { return weight_bytes + kv_bytes + scratch_bytes + probe_bytes; }
-  bool fits() const { return total_bytes() <= budget_bytes; }
+  bool fits() const { return total_bytes() + mapped_weight_bytes <= budget_bytes; }
 };
+// The same plan where the weights that a backend packs are mapped instead.
+MemoryPlan with_mapped_weights(MemoryPlan plan, const model::WeightMap& map,
+                               const ops::Backend& backend);
 
 MemoryPlan plan_memory(const model::TextConfig& config, const model::WeightMap& map,
                        const ops::Backend& backend, const RunnerOptions& runner,
@@ -69,7 +78,8 @@ Result<MemoryPlan> choose_context(const model::TextConfig& config, const model::
                                   const ops::Backend& backend, const EngineOptions& options,
                                   RunnerOptions* runner);
 
-// One line for people: "weights 241.3 MiB + KV cache ... = ... of ... (free memory)".
+// One line for people: "weights 241.3 MiB + KV cache ... = ... of ... (free memory)", with "and ...
+// mapped" after the sum where weights are mapped.
 std::string plan_text(const MemoryPlan& plan);
 base::Json plan_json(const MemoryPlan& plan);
 std::string bytes_text(uint64_t bytes);

@@ -56,11 +56,11 @@ Error broken_logits(int32_t position) {
 
 ModelRunner::ModelRunner(const model::TextConfig& config, const model::TextWeights& weights,
                          ops::Backend& backend, const RunnerOptions& options,
-                         const TableFile& table_file)
+                         const MappedWeights& mapped_weights)
     : config_(config),
       backend_(backend),
       options_(options),
-      table_file_(table_file),
+      mapped_weights_(mapped_weights),
       decoder_(config, weights, backend) {}
 
 uint64_t ModelRunner::kv_bytes(const model::TextConfig& config, const ops::Backend& backend,
@@ -121,9 +121,9 @@ Result<std::unique_ptr<ModelRunner>> ModelRunner::create(const model::TextConfig
                                                          ops::Backend& backend,
                                                          const RunnerOptions& options,
                                                          std::span<const int32_t> suppressed,
-                                                         const TableFile& table_file) {
+                                                         const MappedWeights& mapped_weights) {
   std::unique_ptr<ModelRunner> runner(
-      new ModelRunner(config, weights, backend, options, table_file));
+      new ModelRunner(config, weights, backend, options, mapped_weights));
   MB_TRY(runner->allocate(suppressed));
   return runner;
 }
@@ -241,7 +241,7 @@ void ModelRunner::upload_per_layer_ids(std::span<const StepRow> rows) {
     per_layer_ids_[i] = rows[i].id < config_.vocab_size_per_layer_input ? rows[i].id : 0;
   }
   const auto ids = std::span<const int32_t>(per_layer_ids_).first(rows.size());
-  table_file_.prefetch(ids);
+  mapped_weights_.prefetch(ids);
   upload(backend_, device_.per_layer_ids.data, ids);
 }
 
@@ -276,7 +276,7 @@ TensorView ModelRunner::head_rows(int64_t begin, int64_t count) const {
 }
 
 Result<void> ModelRunner::end_step() {
-  MB_TRY(table_file_.check_intact());
+  MB_TRY(mapped_weights_.check_intact());
   return check_overflow();
 }
 
@@ -450,6 +450,7 @@ Result<void> ModelRunner::show_outputs(
   for (int64_t begin = 0; begin < count; begin += at_once) {
     const TensorView values = compute(head_rows(begin, std::min(at_once, count - begin)));
     backend_.synchronize();
+    MB_TRY(mapped_weights_.check_intact());  // the head's too
     MB_TRY(show_rows(values, begin, on_row));
   }
   return {};

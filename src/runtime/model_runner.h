@@ -12,8 +12,8 @@
 #include "model/text_decoder.h"
 #include "ops/backend.h"
 #include "runtime/kv_cache.h"
+#include "runtime/mapped_weights.h"
 #include "runtime/memory_plan.h"
-#include "runtime/table_file.h"
 
 namespace markbase::runtime {
 
@@ -48,14 +48,14 @@ class ModelRunner {
                            const RunnerOptions& options);
   static uint64_t scratch_bytes(const model::TextConfig& config, const ops::Backend& backend,
                                 const RunnerOptions& options);
-  // `suppressed`: ids that are never sampled. `table_file`: of the per-layer embeddings, where the
-  // model has any. Errors: kOutOfMemory.
+  // `suppressed`: ids that are never sampled. `mapped_weights`: the files that hold some, if
+  // there are any. Errors: kOutOfMemory.
   static Result<std::unique_ptr<ModelRunner>> create(const model::TextConfig& config,
                                                      const model::TextWeights& weights,
                                                      ops::Backend& backend,
                                                      const RunnerOptions& options,
                                                      std::span<const int32_t> suppressed,
-                                                     const TableFile& table_file = {});
+                                                     const MappedWeights& mapped_weights = {});
 
   const RunnerOptions& options() const { return options_; }
   // A fresh sequence, or -1 when max_sequences are open.
@@ -80,7 +80,7 @@ class ModelRunner {
 
   // Runs the layers over `rows` (at most prefill_chunk_tokens + max_sequences), which fills the
   // cache. Errors: kFailed where a key or value does not fit the cache type, naming the layer;
-  // kBadInput where the file of a mapped table was truncated.
+  // kBadInput where a file with mapped weights was truncated.
   Result<void> run(std::span<const StepRow> rows);
   // The same, then logits of the rows named by output_rows (indices into rows), then one draw for
   // each: ids[i] belongs to output_rows[i] at the position after its row. One output a sequence at
@@ -104,7 +104,8 @@ class ModelRunner {
 
  private:
   ModelRunner(const model::TextConfig& config, const model::TextWeights& weights,
-              ops::Backend& backend, const RunnerOptions& options, const TableFile& table_file);
+              ops::Backend& backend, const RunnerOptions& options,
+              const MappedWeights& mapped_weights);
   // Backend memory beside the activations; with a counting arena this plans.
   struct Device {
     tensor::TensorView ids;                 // [T] i32
@@ -153,7 +154,7 @@ class ModelRunner {
   const model::TextConfig& config_;
   ops::Backend& backend_;
   RunnerOptions options_;
-  TableFile table_file_;
+  MappedWeights mapped_weights_;
   model::TextDecoder decoder_;
   std::unique_ptr<KvCache> cache_;
   std::unique_ptr<ops::DeviceBuffer> memory_;

@@ -1,4 +1,4 @@
-// Packed weights kept in a file beside the model, so that the next start reads them instead of
+// Packed weights kept in a file beside the model, so that the next start maps them instead of
 // packing again. The file is only a copy of what packing gives: whatever is wrong with it, the
 // weights are packed from the model, and it is written anew.
 #pragma once
@@ -9,9 +9,11 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "base/function_ref.h"
+#include "base/mapped_file.h"
 #include "base/thread_pool.h"
 #include "formats/weight_source.h"
 #include "markbase/result.h"
@@ -31,33 +33,44 @@ std::string repack_path(const formats::WeightSource& source, std::string_view la
 
 struct RepackEntry {
   uint64_t name_hash = 0;
-  uint64_t offset = 0;  // from the beginning of the file
+  uint64_t offset = 0;  // from the beginning of the file, a multiple of 4096
   uint64_t size_bytes = 0;
   uint64_t content_hash = 0;
 };
 // The table at the beginning of a cache, `bytes` being as much of the file as there is up to
 // kMostTableBytes. Errors (kBadInput): not such a file, another version or key, cut off, or an
-// entry outside the file.
+// entry outside the file or not at a page border.
 Result<std::vector<RepackEntry>> parse_repack_table(std::span<const std::byte> bytes,
                                                     uint64_t file_bytes, const RepackKey& key);
 inline constexpr size_t kMostTableBytes = size_t{4} << 20;
 
-// A cache opened for reading.
+// A cache opened for reading: mapped, so that its contents are used where they are.
 class RepackCache {
  public:
   // Errors: kBadInput with the path and why it is of no use.
   static Result<RepackCache> open(const std::string& path, const RepackKey& key);
 
-  // Reads the content kept under `name` with all threads and compares its checksum. Errors:
-  // kBadInput (not there, of another size, cut off, damaged).
-  Result<void> read(std::string_view name, std::span<std::byte> out, base::ThreadPool& pool) const;
+  struct Wanted {
+    std::string_view name;
+    uint64_t size_bytes = 0;
+  };
+  // The contents kept under these names, in their order, each with its checksum compared: all
+  // threads read the whole of them, and `on_checked` is told on this thread how many bytes are
+  // done. They are valid as long as file(). Errors: kBadInput (not there, of another size, cut off,
+  // damaged).
+  Result<std::vector<std::span<const std::byte>>> contents(
+      std::span<const Wanted> wanted, base::ThreadPool& pool,
+      base::FunctionRef<void(uint64_t)> on_checked) const;
+
+  // May be moved out of the cache, the contents stay where they are.
+  base::MappedFile& file() { return file_; }
 
  private:
-  RepackCache(std::string path, FileDescriptor file)
-      : path_(std::move(path)), file_(std::move(file)) {}
+  RepackCache(base::MappedFile file, std::vector<RepackEntry> entries)
+      : file_(std::move(file)), entries_(std::move(entries)) {}
+  Result<std::span<const std::byte>> find(const Wanted& wanted, uint64_t* content_hash) const;
 
-  std::string path_;
-  FileDescriptor file_;
+  base::MappedFile file_;
   std::vector<RepackEntry> entries_;
 };
 

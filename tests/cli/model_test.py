@@ -300,7 +300,33 @@ class WithModel(unittest.TestCase):
         # Weights are repacked while the file's own pages are given back: what the process owns stays close to
         # the packed weights. Sampled, so the true peak may be missed, never exceeded.
         plan = json.loads(run("inspect", MODEL, "--json")[1])["plan"]
-        process = subprocess.Popen([BINARY, "run", MODEL, *SMALL, "-p", "One", "-n", "8", "--temperature", "0", "-q"],
+        peak = self.peak_anonymous_bytes(MODEL)
+        self.assertGreater(peak, plan["weight_bytes"] // 2, "the sampling saw the load")
+        print(f"peak RssAnon {peak / 1e6:.1f} MB, packed weights {plan['weight_bytes'] / 1e6:.1f} MB, "
+              f"ratio {peak / plan['weight_bytes']:.3f}")
+        self.assertLess(peak, 1.15 * plan["weight_bytes"])
+
+    def test_weights_of_a_cache_are_no_anonymous_memory(self):
+        with tempfile.TemporaryDirectory() as folder:
+            model = pathlib.Path(folder, "model.gguf")
+            model.symlink_to(MODEL)
+            bench = ("bench", model, "--json", "-p", "0", "-n", "0", "--repack-cache", "on")
+            plans = []
+            for _ in range(2):
+                code, out, err = run(*bench)
+                self.assertEqual(code, 0, err)
+                plans.append(json.loads(out)["model"]["plan"])
+            packed, mapped = plans
+            self.assertEqual(packed["mapped_weight_bytes"], 0)
+            self.assertGreater(mapped["mapped_weight_bytes"], 0.9 * packed["weight_bytes"])
+            self.assertEqual(mapped["weight_bytes"] + mapped["mapped_weight_bytes"], packed["weight_bytes"])
+            self.assertIn(" mapped of ", err)
+            peak = self.peak_anonymous_bytes(model, "--repack-cache", "on")
+            print(f"peak RssAnon {peak / 1e6:.1f} MB, {mapped['mapped_weight_bytes'] / 1e6:.1f} MB mapped")
+            self.assertLess(peak, mapped["mapped_weight_bytes"] // 2)
+
+    def peak_anonymous_bytes(self, model, *options):
+        process = subprocess.Popen([BINARY, "run", model, *SMALL, *options, "-p", "One", "-n", "8", "--temperature", "0", "-q"],
                                    stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         peak = 0
         while process.poll() is None:
@@ -313,10 +339,7 @@ class WithModel(unittest.TestCase):
                     peak = max(peak, int(line.split()[1]) * 1024)
             time.sleep(0.002)
         self.assertEqual(process.wait(), 0)
-        self.assertGreater(peak, plan["weight_bytes"] // 2, "the sampling saw the load")
-        print(f"peak RssAnon {peak / 1e6:.1f} MB, packed weights {plan['weight_bytes'] / 1e6:.1f} MB, "
-              f"ratio {peak / plan['weight_bytes']:.3f}")
-        self.assertLess(peak, 1.15 * plan["weight_bytes"])
+        return peak
 
     def test_perplexity(self):
         with tempfile.TemporaryDirectory() as folder:

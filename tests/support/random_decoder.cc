@@ -249,9 +249,10 @@ std::unique_ptr<runtime::LoadedModel> RandomDecoder::load(
   auto backend = runtime::make_backend(options);
   MB_CHECK(backend.ok());
   loaded->backend = std::move(backend).value();
-  auto weights = runtime::load_weights(*loaded->source, config_, map_, loaded->backend, options);
+  auto weights =
+      runtime::load_weights(*loaded->source, config_, map_, loaded->backend, options, std::nullopt);
   MB_CHECK_MSG(weights.ok(), weights.ok() ? "" : weights.error().message.c_str());
-  loaded->weights = std::move(weights).value();
+  loaded->weights = std::move(weights->weights);
   loaded->tokenizer = std::make_unique<runtime::IdsOnlyTokenizer>("none");
   MB_CHECK(loaded->make_runner(runner).ok());
   return loaded;

@@ -74,11 +74,9 @@ class CpuBackend : public ops::Backend {
   std::span<const std::byte> packed_content(const ops::PackedWeight& weight) const override {
     return static_cast<const cpu::CpuPackedWeight&>(weight).content();
   }
-  Result<std::unique_ptr<ops::PackedWeight>> restore(
-      const quant::WeightView& weight,
-      base::FunctionRef<Result<void>(std::span<std::byte>)> read) override {
-    MB_ASSIGN(auto packed, cpu::restore_weight(weight_arena_, weight, read));
-    return std::unique_ptr<ops::PackedWeight>(std::move(packed));
+  Result<std::unique_ptr<ops::PackedWeight>> restore(const quant::WeightView& weight,
+                                                     std::span<const std::byte> content) override {
+    return std::unique_ptr<ops::PackedWeight>(cpu::restore_weight(weight, content));
   }
 
   Result<void> plan(const ops::StepCapacity& capacity) override {

@@ -400,8 +400,10 @@ Result<std::unique_ptr<CpuPackedWeight>> pack_weight(
     std::string_view name, base::FunctionRef<void(int64_t, int64_t)> on_rows_done) {
   const PackedFormat format = packed_format(weight);
   MB_ASSIGN(WeightArena::Piece memory, arena.take(packed_weight_bytes(weight)));
-  auto packed =
-      std::make_unique<CpuPackedWeight>(weight.rows, weight.cols, format, std::move(memory));
+  auto* const out = reinterpret_cast<uint8_t*>(memory.data);
+  auto packed = std::make_unique<CpuPackedWeight>(
+      weight.rows, weight.cols, format, std::span<const std::byte>(memory.data, memory.size_bytes),
+      std::move(memory.region));
   std::vector<RowParts> parts;
   parts.reserve(static_cast<size_t>(pool.num_threads()));
   for (int i = 0; i < pool.num_threads(); ++i) parts.emplace_back(weight, format);
@@ -414,7 +416,7 @@ Result<std::unique_ptr<CpuPackedWeight>> pack_weight(
     pool.run(count, [&](int64_t chunk, int thread) {
       const int64_t block = first + chunk;
       const int64_t bad = pack_block(weight, format, block, parts[static_cast<size_t>(thread)],
-                                     packed->block(block));
+                                     out + block * packed->block_bytes());
       int64_t known = bad_row.load(std::memory_order_relaxed);
       while (bad < known && !bad_row.compare_exchange_weak(known, bad)) {
       }
@@ -425,14 +427,12 @@ Result<std::unique_ptr<CpuPackedWeight>> pack_weight(
   return packed;
 }
 
-Result<std::unique_ptr<CpuPackedWeight>> restore_weight(
-    WeightArena& arena, const quant::WeightView& weight,
-    base::FunctionRef<Result<void>(std::span<std::byte>)> read) {
-  MB_ASSIGN(WeightArena::Piece memory, arena.take(packed_weight_bytes(weight)));
-  auto packed = std::make_unique<CpuPackedWeight>(weight.rows, weight.cols, packed_format(weight),
-                                                  std::move(memory));
-  MB_TRY(read(packed->content()));
-  return packed;
+std::unique_ptr<CpuPackedWeight> restore_weight(const quant::WeightView& weight,
+                                                std::span<const std::byte> content) {
+  MB_CHECK(content.size() == packed_weight_bytes(weight));
+  MB_CHECK(reinterpret_cast<uintptr_t>(content.data()) % 64 == 0);
+  return std::make_unique<CpuPackedWeight>(weight.rows, weight.cols, packed_format(weight), content,
+                                           nullptr);
 }
 
 void decode_packed_row(const CpuPackedWeight& weight, int64_t row, float factor, float* out) {

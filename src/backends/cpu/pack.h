@@ -51,24 +51,29 @@ class WeightArena {
 
 class CpuPackedWeight : public ops::PackedWeight {
  public:
-  CpuPackedWeight(int64_t rows, int64_t cols, const PackedFormat& format, WeightArena::Piece memory)
-      : PackedWeight(rows, cols, memory.size_bytes),
+  // `region`: what holds the content; none where it lies in memory of someone else.
+  CpuPackedWeight(int64_t rows, int64_t cols, const PackedFormat& format,
+                  std::span<const std::byte> content,
+                  std::shared_ptr<const base::AlignedBuffer> region)
+      : PackedWeight(rows, cols, content.size()),
         format_(format),
         block_bytes_(packed_block_bytes(format, cols)),
-        memory_(std::move(memory)) {}
+        content_(content),
+        region_(std::move(region)) {}
 
   const PackedFormat& format() const { return format_; }
   int64_t block_bytes() const { return block_bytes_; }
   int64_t num_blocks() const { return (rows() + kBlockRows - 1) / kBlockRows; }
-  std::span<std::byte> content() const { return {memory_.data, memory_.size_bytes}; }
-  uint8_t* block(int64_t idx) const {
-    return reinterpret_cast<uint8_t*>(memory_.data) + idx * block_bytes_;
+  std::span<const std::byte> content() const { return content_; }
+  const uint8_t* block(int64_t idx) const {
+    return reinterpret_cast<const uint8_t*>(content_.data()) + idx * block_bytes_;
   }
 
  private:
   PackedFormat format_;
   int64_t block_bytes_;
-  WeightArena::Piece memory_;
+  std::span<const std::byte> content_;
+  std::shared_ptr<const base::AlignedBuffer> region_;
 };
 
 // Packs with all threads, in pieces; on_rows_done(begin, end) is called on this thread after each.
@@ -78,10 +83,10 @@ Result<std::unique_ptr<CpuPackedWeight>> pack_weight(
     base::ThreadPool& pool, WeightArena& arena, const quant::WeightView& weight,
     std::string_view name, base::FunctionRef<void(int64_t, int64_t)> on_rows_done);
 
-// The same weight from content() of an earlier one. Errors: kOutOfMemory, those of `read`.
-Result<std::unique_ptr<CpuPackedWeight>> restore_weight(
-    WeightArena& arena, const quant::WeightView& weight,
-    base::FunctionRef<Result<void>(std::span<std::byte>)> read);
+// The same weight from content() of an earlier one, which outlives it: packed_weight_bytes() at a
+// multiple of 64.
+std::unique_ptr<CpuPackedWeight> restore_weight(const quant::WeightView& weight,
+                                                std::span<const std::byte> content);
 
 // Changes whenever pack_weight() gives other bytes for the same weight. Every instruction set reads
 // the same layout.

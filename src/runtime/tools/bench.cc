@@ -334,7 +334,8 @@ Result<std::string> bench_json(const std::string& path, const EngineOptions& eng
       {"weight_bytes", model->weights.total_bytes()},
       {"weight_bytes_per_token", model->weights.bytes_per_token()},
       {"kv", ops::kv_type_name(model->runner_options.kv)},
-      {"prefill_chunk_tokens", model->runner_options.prefill_chunk_tokens}};
+      {"prefill_chunk_tokens", model->runner_options.prefill_chunk_tokens},
+      {"plan", runtime::plan_json(model->plan)}};
   return base::dump_json({{"machine", runtime::machine_json(model->backend.description,
                                                             model->backend.pool->num_threads())},
                           {"model", model_json},

@@ -1,8 +1,8 @@
-#include "runtime/table_file.h"
+#include "runtime/mapped_weights.h"
 
 namespace markbase::runtime {
 
-void TableFile::prefetch(std::span<const int32_t> rows) const {
+void MappedWeights::prefetch(std::span<const int32_t> rows) const {
   if (source_ == nullptr || table_.rows == 0) return;
   for (const std::span<const std::byte> part : {table_.data, table_.scales, table_.biases}) {
     const size_t row_bytes = part.size() / static_cast<size_t>(table_.rows);
@@ -12,8 +12,9 @@ void TableFile::prefetch(std::span<const int32_t> rows) const {
   }
 }
 
-Result<void> TableFile::check_intact() const {
-  return source_ == nullptr ? Result<void>() : source_->check_intact();
+Result<void> MappedWeights::check_intact() const {
+  if (source_ != nullptr) MB_TRY(source_->check_intact());
+  return packed_ == nullptr ? Result<void>() : packed_->check_intact();
 }
 
 }  // namespace markbase::runtime
