@@ -1,7 +1,8 @@
 // Speed of the CPU backend's linear products beside the machine's own read speed.
-//   ops_linear_bench [--isa NAME] [--threads N] [--filter TEXT]
-// Prints, for each format and shape, GB/s of packed weights read with one row of x (weights come
-// from memory: copies are cycled through) and GFLOP/s with 512 rows. Medians of the repetitions.
+//   ops_linear_bench [--isa NAME] [--threads N] [--filter TEXT] [--rows N,N,...]
+// Prints, for each format, shape and number of rows of x, the time of a product, GB/s of packed
+// weights read (they come from memory: copies are cycled through) and GFLOP/s. Medians of the
+// repetitions.
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -10,6 +11,7 @@
 #include <functional>
 #include <memory>
 #include <random>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -30,6 +32,7 @@ struct Options {
   CpuIsa isa = backends::best_cpu_isa();
   int threads = base::default_num_threads();
   std::string filter;
+  std::vector<int64_t> tokens = {1, 8, 512};
 };
 
 double seconds() {
@@ -73,62 +76,98 @@ double read_probe(base::ThreadPool& pool) {
   return static_cast<double>(kBytes) / time / 1e9;
 }
 
+// `group` 0: a format of blocks; otherwise MLX's 4 bits in groups of so many.
 struct Case {
   Format format;
   int64_t rows;
   int64_t cols;
+  int group = 0;
+
+  std::string label() const {
+    const std::string name =
+        group > 0 ? "mlx 4/" + std::to_string(group) : std::string(quant::format_name(format));
+    char text[96];
+    std::snprintf(text, sizeof text, "%-8s %6ld x %5ld", name.c_str(), static_cast<long>(rows),
+                  static_cast<long>(cols));
+    return text;
+  }
+};
+
+// A weight with its bytes.
+struct RandomWeight {
+  std::vector<std::byte> data;
+  std::vector<std::byte> scales;
+  std::vector<std::byte> biases;
+  quant::WeightView view;
+
+  explicit RandomWeight(const Case& c) {
+    const auto count = static_cast<size_t>(c.rows * c.cols);
+    view.format = c.format;
+    view.rows = c.rows;
+    view.cols = c.cols;
+    if (c.group > 0) {
+      data = random_bytes(count / 2);
+      const size_t groups = count / static_cast<size_t>(c.group);
+      scales.resize(2 * groups, std::byte{0x38});
+      biases.resize(2 * groups, std::byte{0x39});
+      view.bits = 4;
+      view.group_size = c.group;
+      view.scale_dtype = DType::kBF16;
+    } else if (const auto shape = quant::block_shape(c.format); shape.elements > 1) {
+      data = quant::random_blocks(c.format, 1, c.rows * c.cols / shape.elements);
+    } else {
+      data.resize(count * static_cast<size_t>(shape.bytes), std::byte{0x3c});
+    }
+    view.data = data;
+    view.scales = scales;
+    view.biases = biases;
+  }
+
+  static std::vector<std::byte> random_bytes(size_t count) {
+    std::mt19937 random(1);
+    std::vector<std::byte> bytes(count);
+    for (std::byte& b : bytes) b = static_cast<std::byte>(random());
+    return bytes;
+  }
 };
 
 void run_case(const Options& options, ops::Backend& backend, const Case& c) {
-  const auto shape = quant::block_shape(c.format);
-  std::vector<std::byte> data;
-  if (shape.elements > 1) {
-    data = quant::random_blocks(c.format, 1, c.rows * c.cols / shape.elements);
-  } else {
-    data.resize(static_cast<size_t>(c.rows * c.cols * shape.bytes), std::byte{0x3c});
-  }
-  quant::WeightView view;
-  view.format = c.format;
-  view.rows = c.rows;
-  view.cols = c.cols;
-  view.data = data;
-  char label[96];
-  std::snprintf(label, sizeof label, "%-8s %6ld x %5ld",
-                std::string(quant::format_name(c.format)).c_str(), static_cast<long>(c.rows),
-                static_cast<long>(c.cols));
-  if (std::string(label).find(options.filter) == std::string::npos) return;
+  if (c.label().find(options.filter) == std::string::npos) return;
+  const RandomWeight weight(c);
   // Enough copies that none is still in a cache when its turn comes again.
   constexpr size_t kColdBytes = size_t{192} << 20;
-  const size_t copies = std::max<size_t>(1, kColdBytes / backend.packed_bytes(view));
+  const size_t copies = std::max<size_t>(1, kColdBytes / backend.packed_bytes(weight.view));
   std::vector<std::unique_ptr<ops::PackedWeight>> packed;
   for (size_t i = 0; i < copies; ++i)
-    packed.push_back(std::move(backend.pack(view, "w", [](int64_t, int64_t) {})).value());
+    packed.push_back(std::move(backend.pack(weight.view, "w", [](int64_t, int64_t) {})).value());
 
-  constexpr int64_t kTokens = 512;
+  const int64_t most = *std::max_element(options.tokens.begin(), options.tokens.end());
   std::mt19937 random(1);
   std::normal_distribution<float> normal;
-  std::vector<float> x(static_cast<size_t>(kTokens * c.cols));
+  std::vector<float> x(static_cast<size_t>(most * c.cols));
   for (float& v : x) v = normal(random);
-  std::vector<float> y(static_cast<size_t>(kTokens * c.rows));
-  if (!backend.plan({.max_rows = kTokens, .max_linear_cols = c.cols}).ok()) std::abort();
-  const auto multiply = [&](const ops::PackedWeight& weight, int64_t tokens) {
-    const ops::LinearTarget target = {&weight,
+  std::vector<float> y(static_cast<size_t>(most * c.rows));
+  if (!backend.plan({.max_rows = most, .max_linear_cols = c.cols}).ok()) std::abort();
+  const auto time = [&](int64_t tokens) {
+    const ops::LinearTarget target = {packed[0].get(),
                                       tensor::make_view(y.data(), DType::kF32, {tokens, c.rows})};
-    backend.linear({tensor::make_view(x.data(), DType::kF32, {tokens, c.cols}), {&target, 1}});
-  };
-  const auto decode_time = [&](int64_t tokens) {
+    const auto x_view = tensor::make_view(x.data(), DType::kF32, {tokens, c.cols});
+    size_t next = 0;
     return median_seconds([&] {
-             for (const auto& weight : packed) multiply(*weight, tokens);
-           }) /
-           static_cast<double>(copies);
+      ops::LinearTarget cold = target;
+      cold.weight = packed[next++ % copies].get();
+      backend.linear({x_view, {&cold, 1}});
+    });
   };
   const double bytes = static_cast<double>(packed[0]->size_bytes());
-  const double one = decode_time(1);
-  const double eight = decode_time(8);
-  const double many = median_seconds([&] { multiply(*packed[0], kTokens); });
-  std::printf("%s  1 row %7.1f us %5.1f GB/s   8 rows %7.1f us   512 rows %8.2f ms %6.1f GFLOP/s\n",
-              label, one * 1e6, bytes / one / 1e9, eight * 1e6, many * 1e3,
-              2.0 * kTokens * static_cast<double>(c.rows * c.cols) / many / 1e9);
+  std::printf("%s", c.label().c_str());
+  for (int64_t tokens : options.tokens) {
+    const double seconds = time(tokens);
+    std::printf("  | %ld: %.1f us %.1f GB/s %.0f GFLOP/s", static_cast<long>(tokens), seconds * 1e6,
+                bytes / seconds / 1e9,
+                2.0 * static_cast<double>(tokens * c.rows * c.cols) / seconds / 1e9);
+  }
+  std::printf("\n");
   std::fflush(stdout);
 }
 
@@ -142,14 +181,18 @@ int run(const Options& options) {
       backends::make_cpu_backend(pool, {options.isa, backends::ActivationPrecision::k16});
   std::printf("%s\nread probe %.1f GB/s\n", backend->description().c_str(), read_probe(pool));
   constexpr Case kCases[] = {
-      {Format::kQ4_K, 2048, 640},  {Format::kQ4_K, 256, 640},     {Format::kQ4_K, 640, 2048},
-      {Format::kQ6_K, 640, 2048},  {Format::kQ5_0, 2048, 640},    {Format::kQ4_0, 2048, 640},
-      {Format::kQ8_0, 2048, 640},  {Format::kQ8_0, 262144, 640},  {Format::kQ4_K, 6912, 1152},
-      {Format::kQ3_K, 2048, 2048}, {Format::kIQ4_NL, 2048, 2048}, {Format::kBF16, 2048, 2048},
-      {Format::kF32, 2048, 640},
+      {Format::kQ4_K, 2048, 640},         {Format::kQ4_K, 256, 640},
+      {Format::kQ4_K, 640, 2048},         {Format::kQ6_K, 640, 2048},
+      {Format::kQ5_0, 2048, 640},         {Format::kQ4_0, 2048, 640},
+      {Format::kQ8_0, 2048, 640},         {Format::kQ8_0, 262144, 640},
+      {Format::kQ4_K, 6912, 1152},        {Format::kQ3_K, 2048, 2048},
+      {Format::kIQ4_NL, 2048, 2048},      {Format::kBF16, 2048, 2048},
+      {Format::kF32, 2048, 640},          {Format::kQ4_0, 10240, 2560},
+      {Format::kQ4_0, 2560, 10240},       {Format::kAffine, 10240, 2560, 64},
+      {Format::kAffine, 2560, 10240, 64},
   };
   for (const Case& c : kCases) {
-    if (c.cols % quant::block_shape(c.format).elements == 0) run_case(options, *backend, c);
+    run_case(options, *backend, c);
   }
   std::printf("read probe %.1f GB/s\n", read_probe(pool));
   return 0;
@@ -170,6 +213,14 @@ int main(int argc, char** argv) {
     } else if (name == "--threads") {
       options.threads = std::atoi(argv[i + 1]);
       understood = options.threads >= 1 && options.threads <= 256;
+    } else if (name == "--rows") {
+      options.tokens.clear();
+      std::stringstream list(argv[i + 1]);
+      for (std::string item; std::getline(list, item, ',');) {
+        options.tokens.push_back(std::atoi(item.c_str()));
+        understood = understood && options.tokens.back() >= 1 && options.tokens.back() <= 4096;
+      }
+      understood = understood && !options.tokens.empty();
     } else if (name == "--filter") {
       options.filter = argv[i + 1];
     } else {
@@ -177,7 +228,9 @@ int main(int argc, char** argv) {
     }
   }
   if (!understood) {
-    std::fprintf(stderr, "usage: ops_linear_bench [--isa NAME] [--threads N] [--filter TEXT]\n");
+    std::fprintf(stderr,
+                 "usage: ops_linear_bench [--isa NAME] [--threads N] [--filter TEXT] "
+                 "[--rows N,N,...]\n");
     return 2;
   }
   return markbase::run(options);
