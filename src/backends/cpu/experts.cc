@@ -29,8 +29,10 @@ struct Sizes {
 
 // A pair of a row and one of its experts stands in a slot; the pairs of an expert stand together.
 // Where AMX tiles are used they begin at a multiple of 8, at which at most 7 slots are lost.
-int64_t most_slots(const Sizes& sizes) {
-  return sizes.pairs() + (kTileGroup - 1) * std::min(sizes.num_experts, sizes.pairs() / kTileGroup);
+int64_t most_slots(const Sizes& sizes, const LinearKernels& kernels) {
+  if (!kernels.wants_tiles) return sizes.pairs();
+  const int64_t experts = std::min(sizes.num_experts, sizes.pairs() / kernels.tiles_from_tokens);
+  return sizes.pairs() + (kTileGroup - 1) * experts;
 }
 
 // An expert that some row goes to.
@@ -63,18 +65,19 @@ struct Scratch {
   float* down;  // [slots, inputs]
 };
 
-Scratch carve(base::Arena& arena, const Sizes& sizes, int num_threads, bool with_tiles) {
+Scratch carve(base::Arena& arena, const Sizes& sizes, int num_threads,
+              const LinearKernels& kernels) {
   const auto take_floats = [&](int64_t rows, int64_t width) {
     return arena.take_array<float>(static_cast<size_t>(rows * width));
   };
   const auto ints = [&](int64_t n) { return arena.take_array<int32_t>(static_cast<size_t>(n)); };
-  const int64_t slots = most_slots(sizes);
+  const int64_t slots = most_slots(sizes, kernels);
   const auto slot_rows = [&](int64_t cols) {
     SlotRows out;
     const int64_t row_bytes = slots * activation_layout(cols).row_bytes;
     const int64_t groups = (slots + kTileGroup - 1) / kTileGroup;
     out.rows = arena.take_array<uint8_t>(static_cast<size_t>(row_bytes));
-    if (!with_tiles) return out;
+    if (!kernels.wants_tiles) return out;
     out.tiles = arena.take_array<int8_t>(static_cast<size_t>(groups * tile_group_bytes(cols)));
     return out;
   };
@@ -109,7 +112,7 @@ class Mixture {
                .inputs = args.x.dim(1),
                .width = args.gate[0]->rows()} {
     base::Arena arena(context.scratch);
-    scratch_ = carve(arena, sizes_, context.pool->num_threads(), context.linear->wants_tiles);
+    scratch_ = carve(arena, sizes_, context.pool->num_threads(), *context.linear);
   }
 
   void run() {
@@ -140,8 +143,7 @@ class Mixture {
 
  private:
   static Activations activations(const SlotRows& rows, int64_t cols, bool tiles) {
-    return {activation_layout(cols), rows.rows, tiles ? rows.tiles : nullptr,
-            tile_group_bytes(cols)};
+    return {activation_layout(cols), rows.rows, tiles ? rows.tiles : nullptr};
   }
 
   bool any_grouped(Weights weights) const {
@@ -330,7 +332,7 @@ size_t experts_scratch_bytes(const LinearKernels& kernels, const ops::StepCapaci
          .num_experts = capacity.num_experts,
          .inputs = capacity.expert_inputs,
          .width = capacity.expert_width},
-        num_threads, kernels.wants_tiles);
+        num_threads, kernels);
   return counter.used_bytes();
 }
 

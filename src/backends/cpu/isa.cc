@@ -21,7 +21,7 @@ constexpr std::array kAllIsas = {CpuIsa::kGeneric, CpuIsa::kAvx2,       CpuIsa::
 struct Features {
   bool avx2 = false, fma = false, f16c = false, avxvnni = false;
   bool avx512f = false, avx512bw = false, avx512dq = false, avx512vl = false, avx512vnni = false;
-  bool amx_tile = false, amx_int8 = false;
+  bool amx_tile = false, amx_int8 = false, gfni = false;
   bool os_ymm = false, os_zmm = false, os_tiles = false;
 };
 
@@ -58,6 +58,7 @@ void read_extended_leaves(Features* f) {
   f->avx512bw = bit(b, 30);
   f->avx512vl = bit(b, 31);
   f->avx512vnni = bit(c, 11);
+  f->gfni = bit(c, 8);
   f->amx_tile = bit(d, 24);
   f->amx_int8 = bit(d, 25);
   if (max_subleaf >= 1 && __get_cpuid_count(7, 1, &a, &b, &c, &d) != 0) f->avxvnni = bit(a, 4);
@@ -105,6 +106,7 @@ const char* missing(CpuIsa isa, const Features& f) {
   if (isa == CpuIsa::kAvx512Vnni) return nullptr;
   if (!f.amx_tile) return "the CPU lacks amx_tile";
   if (!f.amx_int8) return "the CPU lacks amx_int8";
+  if (!f.gfni) return "the CPU lacks gfni";
   if (!f.os_tiles) return "the operating system does not grant tile registers";
   return nullptr;
 }

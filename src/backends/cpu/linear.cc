@@ -31,6 +31,14 @@ ActivationLayout activation_layout(int64_t cols) {
     layout.sums_f[level] = at + 4 * groups;
     at += 8 * groups;
   }
+  int64_t in_tiles = (cols + kTileDepth - 1) / kTileDepth * 2 * kTileGroup * kTileDepth;
+  layout.tile_scales = in_tiles;
+  in_tiles += 4 * kTileGroup * ((cols + kSegment - 1) / kSegment);
+  for (int level = 0; level < kGroupLevels; ++level) {
+    layout.tile_sums[level] = in_tiles;
+    in_tiles += 4 * kTileGroup * (cols >> (4 + level));
+  }
+  layout.tile_group_bytes = round_up(in_tiles, 64);
   // An odd number of cache lines, so that rows do not meet in the same sets.
   layout.row_bytes = (round_up(at, 64) / 64 | 1) * 64;
   return layout;
@@ -41,9 +49,7 @@ int32_t code_limit(ActivationPrecision precision) {
   return precision == ActivationPrecision::k16 ? 32512 : 127;
 }
 
-int64_t tile_group_bytes(int64_t cols) {
-  return (cols + kTileDepth - 1) / kTileDepth * 2 * kTileGroup * kTileDepth;
-}
+int64_t tile_group_bytes(int64_t cols) { return activation_layout(cols).tile_group_bytes; }
 
 Cut cut_product(const CpuPackedWeight& weight, int64_t tokens, int num_threads) {
   // Plain floats are computed eight row blocks at once.
@@ -57,8 +63,10 @@ Cut cut_product(const CpuPackedWeight& weight, int64_t tokens, int num_threads) 
   const int64_t by_share = (weight.num_blocks() * cut.token_tiles + shares - 1) / shares;
   cut.chunk_blocks = std::clamp<int64_t>(
       std::min({by_bytes, std::max<int64_t>(by_products, 1), by_share}), 1, weight.num_blocks());
-  // Kernels for many rows of x take row blocks in pairs, which share what is fetched of x.
-  if (tokens >= kTileGroup) cut.chunk_blocks = round_up(cut.chunk_blocks, 2);
+  // Kernels for more than a few rows of x take row blocks in pairs, which share what is fetched of
+  // x.
+  constexpr int64_t kPairsFrom = 4;
+  if (tokens >= kPairsFrom) cut.chunk_blocks = round_up(cut.chunk_blocks, 2);
   if (!weight.format().is_grouped && tokens == 1)
     cut.chunk_blocks = round_up(cut.chunk_blocks, kFloatUnit);
   cut.block_chunks = (weight.num_blocks() + cut.chunk_blocks - 1) / cut.chunk_blocks;
@@ -117,8 +125,7 @@ class Product {
     scratch_ =
         Scratch::carve(arena, tokens, cols, context.pool->num_threads(), kernels.wants_tiles);
     const bool use_tiles = kernels.wants_tiles && tokens >= kernels.tiles_from_tokens;
-    x_ = {activation_layout(cols), scratch_.rows, use_tiles ? scratch_.tiles : nullptr,
-          tile_group_bytes(cols)};
+    x_ = {activation_layout(cols), scratch_.rows, use_tiles ? scratch_.tiles : nullptr};
   }
 
   void run() {

@@ -14,7 +14,7 @@ set(markbase_isa_flags_avx2 ${markbase_isa_level} -mavx2 -mfma -mf16c)
 set(markbase_isa_flags_avxvnni ${markbase_isa_level} -mavx2 -mfma -mf16c -mavxvnni)
 set(markbase_isa_flags_avx512 ${markbase_isa_level} -mavx2 -mfma -mf16c -mavx512f -mavx512bw -mavx512dq -mavx512vl)
 set(markbase_isa_flags_avx512vnni ${markbase_isa_flags_avx512} -mavx512vnni)
-set(markbase_isa_flags_amx ${markbase_isa_flags_avx512vnni} -mamx-tile -mamx-int8)
+set(markbase_isa_flags_amx ${markbase_isa_flags_avx512vnni} -mamx-tile -mamx-int8 -mgfni)
 
 foreach(isa generic avx2 avxvnni avx512 avx512vnni amx)
   file(GLOB sources CONFIGURE_DEPENDS "${CMAKE_CURRENT_LIST_DIR}/*_${isa}.cc")

@@ -57,15 +57,18 @@ struct ActivationLayout {
   int64_t sums[kGroupLevels];    // int32 sum of x16 per group of 16, 32, 64, 128
   int64_t sums_f[kGroupLevels];  // the same as float (exact: below 2^24)
   // At 0: int16 x16, per 4 k in the order 0, 2, 1, 3, as 16-bit pair products want them.
+  // The same of 8 rows side by side, from the beginning of their AMX tiles.
+  int64_t tile_group_bytes;
+  int64_t tile_scales;              // float [segment][8 rows]
+  int64_t tile_sums[kGroupLevels];  // float [group][8 rows]
 };
 
-// x quantised. tiles: only for AMX, [ceil(T / 8)][ceil(cols / 64)][16][64] int8, rows 0..7 of a
-// tile hi and 8..15 lo of 8 rows of x; null otherwise.
+// x quantised. tiles: only for AMX, for 8 rows of x each [ceil(cols / 64)][16][64] int8, rows 0..7
+// of a tile hi and 8..15 lo of the 8 rows, then their scales and sums; null otherwise.
 struct Activations {
   ActivationLayout layout;
   uint8_t* rows;
   int8_t* tiles;
-  int64_t tile_group_bytes;  // of 8 rows
 };
 
 struct GroupedArgs {

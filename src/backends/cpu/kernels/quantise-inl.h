@@ -65,7 +65,8 @@ inline void zero_16(int16_t* codes, int8_t* hi_row, int8_t* lo_row) {
 }
 
 // The sums of 32, 64 and 128 from those of 16; a last group that is not whole belongs to no weight.
-inline void combine_sums(const ActivationLayout& layout, uint8_t* row) {
+inline void combine_sums(const ActivationLayout& layout, uint8_t* row, int8_t* tile_group,
+                         int64_t tile_row) {
   for (int level = 0; level < kGroupLevels; ++level) {
     const int64_t groups = layout.cols >> (4 + level);
     int32_t* sums = reinterpret_cast<int32_t*>(row + layout.sums[level]);
@@ -75,6 +76,9 @@ inline void combine_sums(const ActivationLayout& layout, uint8_t* row) {
       for (int64_t g = 0; g < groups; ++g) sums[g] = halves[2 * g] + halves[2 * g + 1];
     }
     for (int64_t g = 0; g < groups; ++g) sums_f[g] = static_cast<float>(sums[g]);
+    if (tile_group == nullptr) continue;
+    float* tile_sums = reinterpret_cast<float*>(tile_group + layout.tile_sums[level]) + tile_row;
+    for (int64_t g = 0; g < groups; ++g) tile_sums[g * kTileGroup] = sums_f[g];
   }
 }
 
@@ -85,10 +89,10 @@ void quantise_row(const QuantiseArgs& args) {
   int16_t* codes = reinterpret_cast<int16_t*>(row);
   float* scales = reinterpret_cast<float*>(row + layout.scales);
   int32_t* sums = reinterpret_cast<int32_t*>(row + layout.sums[0]);
-  int8_t* tiles = nullptr;
+  int8_t* tile_group = nullptr;
+  const int64_t tile_row = args.token % kTileGroup;
   if (out.tiles != nullptr) {
-    tiles = out.tiles + args.token / kTileGroup * out.tile_group_bytes +
-            args.token % kTileGroup * kTileDepth;
+    tile_group = out.tiles + args.token / kTileGroup * layout.tile_group_bytes;
   }
   const float limit = static_cast<float>(args.limit);
   for (int64_t begin = 0; begin < layout.cols; begin += kSegment) {
@@ -99,11 +103,16 @@ void quantise_row(const QuantiseArgs& args) {
     const bool finite = bits < 0x7f800000;
     const float a = finite ? largest / limit : __builtin_nanf("");
     scales[begin / kSegment] = a;
+    if (tile_group != nullptr) {
+      float* tile_scales = reinterpret_cast<float*>(tile_group + layout.tile_scales);
+      tile_scales[begin / kSegment * kTileGroup + tile_row] = a;
+    }
     const bool all_zero = !finite || a == 0.0f;
     for (int64_t k = begin; k < begin + length; k += 16) {
       int8_t* hi_row = nullptr;
-      if (tiles != nullptr) {
-        hi_row = tiles + k / kTileDepth * (2 * kTileGroup * kTileDepth) + k % kTileDepth;
+      if (tile_group != nullptr) {
+        hi_row = tile_group + k / kTileDepth * (2 * kTileGroup * kTileDepth) +
+                 tile_row * kTileDepth + k % kTileDepth;
       }
       int8_t* lo_row = hi_row == nullptr ? nullptr : hi_row + kTileGroup * kTileDepth;
       if (all_zero) {
@@ -115,7 +124,7 @@ void quantise_row(const QuantiseArgs& args) {
       }
     }
   }
-  combine_sums(layout, row);
+  combine_sums(layout, row, tile_group, tile_row);
 }
 
 }  // namespace
