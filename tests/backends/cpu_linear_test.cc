@@ -315,7 +315,7 @@ std::vector<std::unique_ptr<TestWeight>> all_weights() {
 }
 
 constexpr int64_t kTokens = 130;
-constexpr int64_t kTokenCounts[] = {1, 2, 3, 5, 7, 8, 9, 12, 13, 33, 64, 97, kTokens};
+constexpr int64_t kTokenCounts[] = {1, 2, 3, 4, 5, 7, 8, 9, 12, 13, 33, 64, 97, kTokens};
 
 TEST(CpuLinear, EveryFormatAndInstructionSetGivesTheBitsOfTheRule) {
   std::vector<std::unique_ptr<Machine>> machines;
@@ -345,7 +345,7 @@ TEST(CpuLinear, EightBitActivationsFollowTheirRule) {
       const auto x = random_activations(33, 768, 9);
       const auto packed = machine.pack(*weight);
       const auto expected = expected_product(weight->view, x, 33, 127.0f);
-      for (int64_t tokens : {1, 8, 33}) {
+      for (int64_t tokens : {1, 4, 8, 33}) {
         expect_same(expected, machine.product(*packed, x, tokens), static_cast<size_t>(tokens * 37),
                     weight->name + " q8 " + std::string(cpu_isa_name(isa)));
       }

@@ -6,11 +6,17 @@
 namespace markbase::backends::cpu {
 namespace {
 
-// Fewer rows of x leave most of a tile empty.
-constexpr int64_t kTilesFromTokens = 8;
+// Fewer rows of x leave most of a tile empty. At four only the formats gain whose groups fill at
+// least half a tile's depth and whose codes are cheaper to unpack once than twice.
+constexpr int64_t kTilesFromTokens = 4;
+
+bool gains_from_tiles(const GroupedArgs& args) {
+  const GroupedFormat& f = *args.format;
+  return args.num_tokens > kTilesFromTokens || (f.bits == 4 && f.group_size >= 32);
+}
 
 void grouped_amx(const GroupedArgs& args) {
-  if (args.x->tiles == nullptr) return grouped(args);
+  if (args.x->tiles == nullptr || !gains_from_tiles(args)) return grouped(args);
   tile_product(args);
 }
 
