@@ -1,4 +1,5 @@
 // markbase::OutputParser and ToolDeclarations over the tokenizer room.
+#include "base/guard.h"
 #include "markbase/output.h"
 #include "runtime/tokenizer_access.h"
 #include "tokenizer/output_parser.h"
@@ -82,10 +83,12 @@ ToolDeclarations& ToolDeclarations::operator=(ToolDeclarations&&) noexcept = def
 ToolDeclarations::~ToolDeclarations() = default;
 
 Result<ToolDeclarations> ToolDeclarations::from_json(std::string_view text) {
-  Result<base::Json> json = base::parse_json(text, "tools");
-  if (!json.ok()) return Error{ErrorCode::kUsage, json.error().message};
-  MB_ASSIGN(tokenizer::ToolSet set, tokenizer::ToolSet::from_json(*json));
-  return ToolDeclarations(std::make_unique<Impl>(Impl{std::move(set)}));
+  return base::guarded("ToolDeclarations::from_json", [&]() -> Result<ToolDeclarations> {
+    Result<base::Json> json = base::parse_json(text, "tools");
+    if (!json.ok()) return Error{ErrorCode::kUsage, json.error().message};
+    MB_ASSIGN(tokenizer::ToolSet set, tokenizer::ToolSet::from_json(*json));
+    return ToolDeclarations(std::make_unique<Impl>(Impl{std::move(set)}));
+  });
 }
 
 std::vector<std::string> ToolDeclarations::faults(const ToolCall& call) const {
