@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "markbase/export.h"
 #include "markbase/options.h"
 #include "markbase/result.h"
 
@@ -17,7 +18,7 @@ namespace markbase {
 using OnEvent = std::function<bool(const TokenEvent&)>;
 
 // A request under way. Thread safe.
-class RequestHandle {
+class MB_EXPORT RequestHandle {
  public:
   virtual ~RequestHandle() = default;
   virtual void cancel() = 0;
@@ -56,7 +57,7 @@ struct TraceTensor {
 };
 using OnTrace = std::function<Result<void>(const TraceTensor&)>;
 
-class Engine {
+class MB_EXPORT Engine {
  public:
   // path: a directory or a .gguf file. Errors: kBadInput (broken or unsupported file), kOutOfMemory
   // (the plan is in the message), kUsage (an option this machine cannot honour).
@@ -97,8 +98,8 @@ class Engine {
                      const OnLogits& on_row);
 
  private:
-  struct Impl;
-  explicit Engine(std::unique_ptr<Impl> impl);
+  struct MB_LOCAL Impl;
+  MB_LOCAL explicit Engine(std::unique_ptr<Impl> impl);
   std::unique_ptr<Impl> impl_;
   friend class EngineAccess;
 };

@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "markbase/export.h"
 #include "markbase/options.h"
 #include "markbase/result.h"
 
@@ -27,7 +28,7 @@ struct ParsedOutput {
 
 // Takes an output apart as it comes, by the control tokens of the model's vocabulary; where it has
 // none for thoughts and calls, everything is content. One output each.
-class OutputParser {
+class MB_EXPORT OutputParser {
  public:
   // `tokenizer` must outlive it.
   explicit OutputParser(const Tokenizer& tokenizer);
@@ -51,12 +52,12 @@ class OutputParser {
   ParsedOutput finish(std::string_view reason, std::vector<OutputPiece>* rest = nullptr);
 
  private:
-  struct Impl;
+  struct MB_LOCAL Impl;
   std::unique_ptr<Impl> impl_;
 };
 
 // The tools that a model was told of.
-class ToolDeclarations {
+class MB_EXPORT ToolDeclarations {
  public:
   // A list of {"type": "function", "function": {"name", "description", "parameters"}}, or of the
   // inner objects. Errors (kUsage): anything else.
@@ -70,8 +71,8 @@ class ToolDeclarations {
   std::vector<std::string> faults(const ToolCall& call) const;
 
  private:
-  struct Impl;
-  explicit ToolDeclarations(std::unique_ptr<Impl> impl);
+  struct MB_LOCAL Impl;
+  MB_LOCAL explicit ToolDeclarations(std::unique_ptr<Impl> impl);
   std::unique_ptr<Impl> impl_;
 };
 

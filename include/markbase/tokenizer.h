@@ -8,12 +8,13 @@
 #include <string_view>
 #include <vector>
 
+#include "markbase/export.h"
 #include "markbase/options.h"
 #include "markbase/result.h"
 
 namespace markbase {
 
-class Tokenizer {
+class MB_EXPORT Tokenizer {
  public:
   // path: a directory with tokenizer.json, or a GGUF with or without weights.
   static Result<Tokenizer> load(const std::string& path);
@@ -44,8 +45,8 @@ class Tokenizer {
   int64_t vocab_size() const;
 
  private:
-  struct Impl;
-  explicit Tokenizer(std::unique_ptr<Impl> impl);
+  struct MB_LOCAL Impl;
+  MB_LOCAL explicit Tokenizer(std::unique_ptr<Impl> impl);
   std::unique_ptr<Impl> impl_;
   friend class TokenizerAccess;
 };

@@ -9,13 +9,14 @@
 #include <vector>
 
 #include "markbase/engine.h"
+#include "markbase/export.h"
 #include "markbase/options.h"
 #include "markbase/result.h"
 
 namespace markbase::tools {
 
 // {"version","commit","compiler","backends":[...],"cpu_level"}
-Result<std::string> version_json();
+MB_EXPORT Result<std::string> version_json();
 
 struct InspectOptions {
   bool tensors = false;  // list every tensor
@@ -25,21 +26,22 @@ struct InspectOptions {
 //  "groups":[{"group","tensors","weights","bytes","bits_per_weight","bytes_per_token","formats"}],
 //  "tokenizer":{...},"template":"...","modalities":["text"],"unused":[{"name","why","bytes"}],
 //  "unused_by_reason":[{"why","tensors","bytes"}],"unknown_keys":[...],"plan":{...},"config":{...}}
-Result<std::string> inspect_json(const std::string& path, const InspectOptions& options);
+MB_EXPORT Result<std::string> inspect_json(const std::string& path, const InspectOptions& options);
 
 // Reads everything and lists every fault:
 // {"path","files","tensors","bytes","unknown_keys":[...],"faults":[{"what","where","expected","got"}]}.
 // An Error only when nothing could be read at all.
-Result<std::string> verify_json(const std::string& path,
-                                const std::function<void(const Progress&)>& progress);
+MB_EXPORT Result<std::string> verify_json(const std::string& path,
+                                          const std::function<void(const Progress&)>& progress);
 
 // {"cpu":{"model","level","levels":[{"name","supported","why_not"}],"cores",...},"memory":{...},"gpu":...,
 //  "backend","threads","bandwidth_gb_per_s","model":{plan}}. model_path may be empty.
-Result<std::string> doctor_json(const std::string& model_path, const EngineOptions& options);
+MB_EXPORT Result<std::string> doctor_json(const std::string& model_path,
+                                          const EngineOptions& options);
 
 // Whether an engine on this machine can do what `options` ask for; no model is opened. Errors as
 // Engine::load (kUsage).
-Result<void> check_engine(const EngineOptions& options);
+MB_EXPORT Result<void> check_engine(const EngineOptions& options);
 
 struct BenchOptions {
   std::vector<int64_t> prefill_tokens;  // -p
@@ -50,8 +52,8 @@ struct BenchOptions {
 };
 // {"machine":{...},"model":{...},"tests":[{"kind":"prefill|decode|load","tokens","depth","batch",
 //  "tokens_per_s":{"median","min","max"},"bytes_read","share_of_bandwidth"}]}
-Result<std::string> bench_json(const std::string& path, const EngineOptions& engine,
-                               const BenchOptions& options);
+MB_EXPORT Result<std::string> bench_json(const std::string& path, const EngineOptions& engine,
+                                         const BenchOptions& options);
 
 struct PerplexityOptions {
   int64_t window_tokens = 0;  // --ctx; 0: as much as the model's context allows
@@ -65,9 +67,9 @@ struct PerplexityOptions {
 // BOS, then the text. Errors: kUsage for windows there are not, kBadInput for a file `against` of
 // another shape, text or windows; where it carries no record, a message says so.
 // {"perplexity","standard_error","tokens","mean_nll",...,"kl":{"mean","p99","max"},"top1_agreement"}
-Result<std::string> perplexity_json(Engine& engine, std::string_view text,
-                                    const PerplexityOptions& options,
-                                    const std::function<void(const Progress&)>& progress);
+MB_EXPORT Result<std::string> perplexity_json(Engine& engine, std::string_view text,
+                                              const PerplexityOptions& options,
+                                              const std::function<void(const Progress&)>& progress);
 
 struct SynthOptions {
   std::string size;        // "e4b", "tiny-e4b", ...: synth_size_names()
@@ -85,8 +87,8 @@ struct SynthOptions {
 // {"path","size","format","layers","parameters","tensors","bytes","seed"}. The target has its name
 // only when it is whole. Errors: kUsage (a size, format or number of layers there is not, a target
 // that exists, no folder to write to), kFailed (disk), kCancelled.
-Result<std::string> synth_json(const SynthOptions& options);
-std::vector<std::string> synth_size_names();
+MB_EXPORT Result<std::string> synth_json(const SynthOptions& options);
+MB_EXPORT std::vector<std::string> synth_size_names();
 
 // Names a model path: a path as it is, an entry of `models_dir`, or org/name in `hf_home`.
 // Errors: kBadInput naming where we looked, the nearest match, and for org/name and the model of
@@ -95,8 +97,8 @@ struct ModelPlaces {
   std::string models_dir;
   std::string hf_home;
 };
-Result<std::string> resolve_model(const std::string& name, const ModelPlaces& places);
+MB_EXPORT Result<std::string> resolve_model(const std::string& name, const ModelPlaces& places);
 // [{"name","path","kind","bytes"}]
-Result<std::string> list_json(const ModelPlaces& places);
+MB_EXPORT Result<std::string> list_json(const ModelPlaces& places);
 
 }  // namespace markbase::tools
