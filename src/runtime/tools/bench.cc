@@ -3,6 +3,7 @@
 #include <chrono>
 
 #include "base/error.h"
+#include "base/guard.h"
 #include "markbase/tools.h"
 #include "runtime/loaded_model.h"
 #include "runtime/tools/machine.h"
@@ -299,10 +300,8 @@ base::Json load_test(const LoadedModel& model) {
            seconds > 0 ? static_cast<double>(model.weights.total_bytes()) / seconds : 0.0}};
 }
 
-}  // namespace
-
-Result<std::string> bench_json(const std::string& path, const EngineOptions& engine,
-                               const BenchOptions& options) {
+Result<std::string> bench_unguarded(const std::string& path, const EngineOptions& engine,
+                                    const BenchOptions& options) {
   MB_TRY(check_options(options));
   // Each test brings its own runner: the one made at load need not hold a long context.
   const auto plan = [&](const model::TextConfig& config, const model::WeightMap& map,
@@ -340,6 +339,13 @@ Result<std::string> bench_json(const std::string& path, const EngineOptions& eng
                                                             model->backend.pool->num_threads())},
                           {"model", model_json},
                           {"tests", std::move(tests)}});
+}
+
+}  // namespace
+
+Result<std::string> bench_json(const std::string& path, const EngineOptions& engine,
+                               const BenchOptions& options) {
+  return base::guarded("bench_json", [&] { return bench_unguarded(path, engine, options); });
 }
 
 }  // namespace markbase::tools

@@ -2,6 +2,7 @@
 #include <thread>
 
 #include "base/error.h"
+#include "base/guard.h"
 #include "markbase/tools.h"
 #include "runtime/loaded_model.h"
 #include "runtime/tools/machine.h"
@@ -57,15 +58,13 @@ Result<base::Json> model_json(const std::string& path, const EngineOptions& opti
                     {"plan_text", runtime::plan_text(plan)}};
 }
 
-}  // namespace
-
-Result<void> check_engine(const EngineOptions& options) {
+Result<void> check_engine_unguarded(const EngineOptions& options) {
   MB_TRY(runtime::check_options(options));
   MB_TRY(runtime::make_backend(options));
   return {};
 }
 
-Result<std::string> doctor_json(const std::string& model_path, const EngineOptions& options) {
+Result<std::string> doctor_unguarded(const std::string& model_path, const EngineOptions& options) {
   MB_TRY(runtime::check_options(options));
   MB_ASSIGN(const runtime::BackendHandle backend, runtime::make_backend(options));
   MB_ASSIGN(const double gb_per_s, bandwidth(*backend.pool));
@@ -81,6 +80,16 @@ Result<std::string> doctor_json(const std::string& model_path, const EngineOptio
     MB_ASSIGN(out["model"], model_json(model_path, options, backend));
   }
   return base::dump_json(out);
+}
+
+}  // namespace
+
+Result<void> check_engine(const EngineOptions& options) {
+  return base::guarded("check_engine", [&] { return check_engine_unguarded(options); });
+}
+
+Result<std::string> doctor_json(const std::string& model_path, const EngineOptions& options) {
+  return base::guarded("doctor_json", [&] { return doctor_unguarded(model_path, options); });
 }
 
 }  // namespace markbase::tools

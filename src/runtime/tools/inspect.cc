@@ -4,6 +4,7 @@
 #include <map>
 
 #include "base/error.h"
+#include "base/guard.h"
 #include "markbase/tools.h"
 #include "model/config_keys.h"
 #include "runtime/chat_prompt.h"
@@ -196,9 +197,7 @@ bool holds_weights(const ModelPath& path) {
   return false;
 }
 
-}  // namespace
-
-Result<std::string> inspect_json(const std::string& path, const InspectOptions& options) {
+Result<std::string> inspect_unguarded(const std::string& path, const InspectOptions& options) {
   MB_TRY(runtime::check_options(options.engine));
   // What cannot compute is refused even where a file has nothing to plan.
   MB_ASSIGN(const runtime::BackendHandle backend, runtime::make_backend(options.engine));
@@ -240,6 +239,12 @@ Result<std::string> inspect_json(const std::string& path, const InspectOptions& 
     MB_TRY(add_generation({}, model_path, tokenizer.get(), &out));
   }
   return base::dump_json(out);
+}
+
+}  // namespace
+
+Result<std::string> inspect_json(const std::string& path, const InspectOptions& options) {
+  return base::guarded("inspect_json", [&] { return inspect_unguarded(path, options); });
 }
 
 }  // namespace markbase::tools

@@ -6,6 +6,7 @@
 #include <fstream>
 #include <thread>
 
+#include "base/guard.h"
 #include "markbase/tools.h"
 #include "markbase/version.h"
 #include "runtime/backend_factory.h"
@@ -82,11 +83,13 @@ double median(std::vector<double> values) {
 namespace markbase::tools {
 
 Result<std::string> version_json() {
-  return base::dump_json({{"version", MARKBASE_VERSION},
-                          {"commit", MARKBASE_COMMIT},
-                          {"compiler", MARKBASE_COMPILER},
-                          {"backends", {"cpu", "ref"}},
-                          {"cpu_level", runtime::best_cpu_level()}});
+  return base::guarded("version_json", []() -> Result<std::string> {
+    return base::dump_json({{"version", MARKBASE_VERSION},
+                            {"commit", MARKBASE_COMMIT},
+                            {"compiler", MARKBASE_COMPILER},
+                            {"backends", {"cpu", "ref"}},
+                            {"cpu_level", runtime::best_cpu_level()}});
+  });
 }
 
 }  // namespace markbase::tools

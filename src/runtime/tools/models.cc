@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "base/error.h"
+#include "base/guard.h"
 #include "base/nearest.h"
 #include "markbase/tools.h"
 #include "runtime/model_files.h"
@@ -160,9 +161,7 @@ uint64_t bytes_of(const fs::path& path) {
   return bytes;
 }
 
-}  // namespace
-
-Result<std::string> resolve_model(const std::string& name, const ModelPlaces& places) {
+Result<std::string> resolve_model_unguarded(const std::string& name, const ModelPlaces& places) {
   std::error_code ignored;
   if (name.empty()) return base::usage_error("MODEL: expected a path or a name, got nothing");
   if (fs::exists(name, ignored)) return name;
@@ -178,7 +177,7 @@ Result<std::string> resolve_model(const std::string& name, const ModelPlaces& pl
                          nearest_text(name, entries), fetch_text(name));
 }
 
-Result<std::string> list_json(const ModelPlaces& places) {
+Result<std::string> list_unguarded(const ModelPlaces& places) {
   base::Json out = base::Json::array();
   for (const Entry& entry : all_models(places)) {
     out.push_back({{"name", entry.name},
@@ -187,6 +186,16 @@ Result<std::string> list_json(const ModelPlaces& places) {
                    {"bytes", bytes_of(entry.path)}});
   }
   return base::dump_json(out);
+}
+
+}  // namespace
+
+Result<std::string> resolve_model(const std::string& name, const ModelPlaces& places) {
+  return base::guarded("resolve_model", [&] { return resolve_model_unguarded(name, places); });
+}
+
+Result<std::string> list_json(const ModelPlaces& places) {
+  return base::guarded("list_json", [&] { return list_unguarded(places); });
 }
 
 }  // namespace markbase::tools

@@ -9,6 +9,7 @@
 #include <fstream>
 
 #include "base/error.h"
+#include "base/guard.h"
 #include "markbase/tools.h"
 #include "runtime/engine_access.h"
 #include "runtime/logits.h"
@@ -219,11 +220,9 @@ Result<void> window_logits(Engine& engine, std::span<const int32_t> ids, const O
   return result;
 }
 
-}  // namespace
-
-Result<std::string> perplexity_json(Engine& engine, std::string_view text,
-                                    const PerplexityOptions& options,
-                                    const std::function<void(const Progress&)>& progress) {
+Result<std::string> perplexity_unguarded(Engine& engine, std::string_view text,
+                                         const PerplexityOptions& options,
+                                         const std::function<void(const Progress&)>& progress) {
   const runtime::LoadedModel& model = EngineAccess::model(engine);
   const int32_t bos = model.tokenizer->bos_id();
   if (bos < 0) return base::bad_input("{}: expected a BOS token, got none", model.path.path);
@@ -263,6 +262,15 @@ Result<std::string> perplexity_json(Engine& engine, std::string_view text,
   out["window_tokens"] = windows.size + 1;
   out["stride_tokens"] = windows.stride;
   return base::dump_json(out);
+}
+
+}  // namespace
+
+Result<std::string> perplexity_json(Engine& engine, std::string_view text,
+                                    const PerplexityOptions& options,
+                                    const std::function<void(const Progress&)>& progress) {
+  return base::guarded("perplexity_json",
+                       [&] { return perplexity_unguarded(engine, text, options, progress); });
 }
 
 }  // namespace markbase::tools

@@ -5,6 +5,7 @@
 #include <map>
 
 #include "base/error.h"
+#include "base/guard.h"
 #include "base/thread_pool.h"
 #include "formats/file_writer.h"
 #include "formats/gguf/gguf_writer.h"
@@ -287,9 +288,7 @@ Result<void> write_directory_whole(const fs::path& out, const SynthShape& shape,
   return written;
 }
 
-}  // namespace
-
-Result<std::string> synth_json(const SynthOptions& options) {
+Result<std::string> synth_unguarded(const SynthOptions& options) {
   MB_ASSIGN(const SynthShape shape, synth_shape(options.size, options.num_layers));
   MB_ASSIGN(const SynthFormat format, synth_format(options.format));
   // "OUT/" means the same as "OUT".
@@ -317,6 +316,12 @@ Result<std::string> synth_json(const SynthOptions& options) {
                                     {"tensors", tensors.size()},
                                     {"bytes", total_bytes(tensors)},
                                     {"seed", options.seed}});
+}
+
+}  // namespace
+
+Result<std::string> synth_json(const SynthOptions& options) {
+  return base::guarded("synth_json", [&] { return synth_unguarded(options); });
 }
 
 std::vector<std::string> synth_size_names() { return synth_sizes(); }

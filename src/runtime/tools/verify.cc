@@ -5,6 +5,7 @@
 #include <fstream>
 
 #include "base/error.h"
+#include "base/guard.h"
 #include "markbase/tools.h"
 #include "model/config_keys.h"
 #include "runtime/loaded_model.h"
@@ -181,13 +182,18 @@ class Verifier {
   uint64_t total_bytes_ = 0;
 };
 
+Result<std::string> verify_unguarded(const std::string& path,
+                                     const std::function<void(const Progress&)>& progress) {
+  MB_ASSIGN(const ModelPath model_path, runtime::open_model_path(path));
+  MB_ASSIGN(const base::Json report, Verifier(model_path, progress).run());
+  return base::dump_json(report);
+}
+
 }  // namespace
 
 Result<std::string> verify_json(const std::string& path,
                                 const std::function<void(const Progress&)>& progress) {
-  MB_ASSIGN(const ModelPath model_path, runtime::open_model_path(path));
-  MB_ASSIGN(const base::Json report, Verifier(model_path, progress).run());
-  return base::dump_json(report);
+  return base::guarded("verify_json", [&] { return verify_unguarded(path, progress); });
 }
 
 }  // namespace markbase::tools
