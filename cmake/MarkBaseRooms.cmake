@@ -78,5 +78,5 @@ endfunction()
 
 # The library users link: every room behind the one name markbase::markbase.
 function(markbase_public_library)
-  add_library(markbase::markbase ALIAS markbase_runtime)
+  add_library(markbase::markbase ALIAS markbase_capi)
 endfunction()

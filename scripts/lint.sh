@@ -10,7 +10,7 @@ cd "$root"
 check_format() {
   need_packages clang-format git
   say "clang-format"
-  git ls-files -z '*.h' '*.cc' | xargs -0 clang-format --dry-run --Werror
+  git ls-files -z '*.h' '*.cc' '*.c' | xargs -0 clang-format --dry-run --Werror
 }
 
 check_tidy() {

@@ -5,6 +5,7 @@ file(MAKE_DIRECTORY "${SCRATCH}")
 file(COPY "${ROOT}/src" "${ROOT}/include" DESTINATION "${SCRATCH}" FILES_MATCHING PATTERN "*.h" PATTERN "*.cc")
 foreach(wrong "src/base/wrong.cc|tensor/tensor.h" "src/backends/cpu/wrong.cc|model/config.h"
               "src/model/wrong.cc|backends/cpu/cpu_backend.h" "src/cli/wrong.cc|runtime/engine_impl.h"
+              "src/capi/wrong.cc|runtime/request_state.h"
               "src/backends/ref/wrong.cc|backends/cpu/cpu_backend.h" "include/markbase/wrong.h|base/json.h")
   string(REPLACE "|" ";" pair "${wrong}")
   list(GET pair 0 file)

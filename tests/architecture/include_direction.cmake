@@ -3,7 +3,7 @@
 cmake_minimum_required(VERSION 3.25)
 
 set(rooms base tensor quant formats tokenizer media ops backends/ref backends/cpu backends/cuda model runtime
-          server cli)
+          capi server cli)
 set(may_base markbase)
 set(may_tensor base markbase)
 set(may_quant tensor base markbase)
@@ -16,6 +16,7 @@ set(may_backends/cpu ops quant tensor base markbase)
 set(may_backends/cuda ops quant tensor base markbase)
 set(may_model ops formats quant tensor base markbase)
 set(may_runtime markbase model ops formats tokenizer media quant tensor base)
+set(may_capi markbase base)
 set(may_server markbase base)
 set(may_cli markbase base)
 # The engine's backend factory is the one file that sees the backends.
