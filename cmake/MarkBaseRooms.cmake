@@ -76,7 +76,14 @@ function(markbase_executable name)
   endif()
 endfunction()
 
-# The library users link: every room behind the one name markbase::markbase.
+# The libraries users link: every room behind one name. markbase::markbase is the shared one where it is built.
 function(markbase_public_library)
-  add_library(markbase::markbase ALIAS markbase_capi)
+  add_library(markbase::static ALIAS markbase_capi)
+  if(MARKBASE_SHARED)
+    markbase_shared_library()
+    add_library(markbase::shared ALIAS markbase_shared)
+    add_library(markbase::markbase ALIAS markbase_shared)
+  else()
+    add_library(markbase::markbase ALIAS markbase_capi)
+  endif()
 endfunction()

@@ -1,5 +1,5 @@
-# Installs the build into a folder, then configures, builds and runs a program that only knows find_package, and
-# the one that the README shows.
+# Installs the build into a folder, then configures, builds and runs programs that only know find_package, and the
+# one that the README shows.
 cmake_minimum_required(VERSION 3.25)
 function(run)
   execute_process(COMMAND ${ARGN} RESULT_VARIABLE result OUTPUT_VARIABLE output ERROR_VARIABLE output)
@@ -9,10 +9,20 @@ function(run)
 endfunction()
 file(REMOVE_RECURSE "${WORK}")
 run(${CMAKE_COMMAND} --install "${BUILD}" --prefix "${WORK}/prefix")
-run(${CMAKE_COMMAND} -G "${GENERATOR}" -S "${SOURCE}/consumer" -B "${WORK}/build" "-DCMAKE_PREFIX_PATH=${WORK}/prefix"
-  "-DCMAKE_CXX_COMPILER=${COMPILER}")
-run(${CMAKE_COMMAND} --build "${WORK}/build")
-run("${WORK}/build/consumer")
+function(build source folder)
+  run(${CMAKE_COMMAND} -G "${GENERATOR}" -S "${source}" -B "${folder}" "-DCMAKE_PREFIX_PATH=${WORK}/prefix"
+    "-DCMAKE_CXX_COMPILER=${COMPILER}" "-DCMAKE_C_COMPILER=${C_COMPILER}" ${ARGN})
+  run(${CMAKE_COMMAND} --build "${folder}")
+endfunction()
+build("${SOURCE}/consumer" "${WORK}/build" -DSHARED=${SHARED})
+run("${WORK}/build/cpp_static")
+run("${WORK}/build/c_static")
+if(SHARED)
+  run("${WORK}/build/cpp_shared")
+  run("${WORK}/build/c_shared")
+  build("${SOURCE}/c_only" "${WORK}/c_only")
+  run("${WORK}/c_only/c_only")
+endif()
 
 # The blocks of the README's chapter on the library, as the two files that it says they are.
 file(READ "${SOURCE}/../../README.md" readme)
@@ -30,9 +40,7 @@ function(write_block language file)
 endfunction()
 write_block(cmake "${WORK}/readme/CMakeLists.txt")
 write_block(cpp "${WORK}/readme/main.cc")
-run(${CMAKE_COMMAND} -G "${GENERATOR}" -S "${WORK}/readme" -B "${WORK}/readme/build" "-DCMAKE_PREFIX_PATH=${WORK}/prefix"
-  "-DCMAKE_CXX_COMPILER=${COMPILER}")
-run(${CMAKE_COMMAND} --build "${WORK}/readme/build")
+build("${WORK}/readme" "${WORK}/readme/build")
 execute_process(COMMAND "${WORK}/readme/build/app" no-such-model.gguf RESULT_VARIABLE result ERROR_VARIABLE output)
 if(NOT result EQUAL 1 OR NOT output MATCHES "no-such-model.gguf")
   message(FATAL_ERROR "the README's program: expected 1 and the name of the model, got ${result}: ${output}")
