@@ -163,7 +163,7 @@ TEST_F(CState, StatsCountWhatWasDone) {
 TEST_F(CState, ThePrefixCacheComesBack) {
   const markbase::testing::TempDir folder;
   const std::string file = folder.file("prefix");
-  generate(40);
+  generate(100);  // more than a block of 64
   int64_t kept = -1;
   mb_error* error = nullptr;
   ASSERT_EQ(mb_save_prefix_cache(engine_, file.c_str(), &kept, &error), MB_OK)

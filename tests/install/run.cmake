@@ -1,5 +1,5 @@
-# Installs the build into a folder, then configures, builds and runs programs that only know find_package, and the
-# one that the README shows.
+# Installs the build into a folder, then configures, builds and runs programs that only know find_package, the one
+# that the README shows, and the examples.
 cmake_minimum_required(VERSION 3.25)
 function(run)
   execute_process(COMMAND ${ARGN} RESULT_VARIABLE result OUTPUT_VARIABLE output ERROR_VARIABLE output)
@@ -22,6 +22,11 @@ if(SHARED)
   run("${WORK}/build/c_shared")
   build("${SOURCE}/c_only" "${WORK}/c_only")
   run("${WORK}/c_only/c_only")
+endif()
+build("${SOURCE}/../../examples" "${WORK}/examples")
+execute_process(COMMAND "${WORK}/examples/c_api" no-such-model.gguf RESULT_VARIABLE result ERROR_VARIABLE output)
+if(NOT result EQUAL 1 OR NOT output MATCHES "no-such-model.gguf")
+  message(FATAL_ERROR "c_api: expected 1 and the name of the model, got ${result}: ${output}")
 endif()
 
 # The blocks of the README's chapter on the library, as the two files that it says they are.
