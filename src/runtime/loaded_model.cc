@@ -66,7 +66,7 @@ std::string stop_ids_text(const LoadedModel& model) {
 
 uint64_t fingerprint_of(const formats::WeightSource& source, const model::WeightMap& map,
                         const LoadedModel& model, const EngineOptions& options) {
-  const std::string_view activations = options.activations == "auto" ? "16" : options.activations;
+  const std::string activations = options.activations == "auto" ? "16" : options.activations;
   const std::string build = fmt::format("{} {} {} {}", model.backend.backend->name(), activations,
                                         MARKBASE_VERSION, MARKBASE_COMMIT);
   const RepackKey key = repack_key(source, map, build);
