@@ -2,11 +2,13 @@
 // header.
 #include <gtest/gtest.h>
 
-#include <atomic>
+#include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <future>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "markbase/markbase.h"
@@ -101,6 +103,55 @@ TEST_F(CEngine, AnswersAsTheReferenceDoes) {
   MB_EXPECT_OK(mb_completion_timings(completions, 0, &timings, &error));
   EXPECT_EQ(timings.prompt_tokens, static_cast<int64_t>(ids_.size()));
   EXPECT_EQ(timings.generated_tokens, static_cast<int64_t>(expected.size()));
+  mb_completions_free(completions);
+}
+
+// Counts events with log probabilities, by answer.
+int32_t count_logprobs(const mb_event* event, void* user) {
+  if (event->id < 0) return 1;
+  EXPECT_NE(event->logprobs, nullptr);
+  if (event->logprobs == nullptr || event->answer_idx >= 3) return 0;
+  EXPECT_EQ(event->logprobs->chosen.id, event->id);
+  EXPECT_EQ(event->logprobs->num_top, 2U);
+  ++static_cast<std::vector<size_t>*>(user)->at(event->answer_idx);
+  return 1;
+}
+
+TEST_F(CEngine, SeveralAnswersWithLogProbabilities) {
+  const auto logits = read_npy<float>(golden_path(std::string(kFolder) + "logits.npy"));
+  const std::vector<double> row(logits.values.end() - logits.shape.back(), logits.values.end());
+  const auto likeliest = std::max_element(row.begin(), row.end());
+  double sum = 0;
+  for (const double value : row) sum += std::exp(value - *likeliest);
+
+  mb_request asked = request(6);
+  asked.temperature = 1;
+  asked.seed = 5;
+  asked.num_answers = 3;
+  asked.top_logprobs = 2;
+  std::vector<size_t> events(3);
+  mb_completions* completions = nullptr;
+  size_t num = 0;
+  MB_EXPECT_OK(mb_generate(engine_, &asked, count_logprobs, &events, &completions, &num, &error));
+  ASSERT_EQ(num, 3U);
+  for (size_t i = 0; i < num; ++i) {
+    const mb_completion answer = get(completions, i);
+    EXPECT_EQ(answer.answer_idx, i);
+    ASSERT_EQ(answer.num_ids, 6U);
+    ASSERT_EQ(answer.num_logprobs, 6U);
+    EXPECT_EQ(events[i], 6U);
+    mb_token_logprobs first = {};
+    first.size = sizeof(first);
+    MB_EXPECT_OK(mb_completion_logprobs(completions, i, 0, &first, &error));
+    EXPECT_EQ(first.chosen.id, answer.ids[0]);
+    ASSERT_EQ(first.num_top, 2U);
+    EXPECT_EQ(first.top[0].id, likeliest - row.begin());
+    // Twice what a logit may be off: see Logits.
+    EXPECT_NEAR(first.top[0].logprob, -std::log(sum), 0.06);
+    EXPECT_GE(first.top[0].logprob, first.top[1].logprob);
+    EXPECT_NEAR(first.chosen.logprob,
+                row[static_cast<size_t>(first.chosen.id)] - *likeliest - std::log(sum), 0.06);
+  }
   mb_completions_free(completions);
 }
 
