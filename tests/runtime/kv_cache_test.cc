@@ -328,6 +328,23 @@ TEST(KvCache, APrefixWhoseWindowIsGoneIsNotKept) {
   EXPECT_EQ(adopted(cache, ids), 0);
 }
 
+// Its own copies of what is kept already may be written anew; what it kept before does not count
+// for other ids then.
+TEST(KvCache, RowsWrittenAnewAreAnotherPrefix) {
+  Cache cache("SF", 20, options_for(2, 4));
+  const std::vector<int32_t> ids = ids_of(256);
+  keep(cache, ids);
+  const int sequence = cache->open_sequence();
+  ASSERT_TRUE(cache.compute(sequence, ids, 0, 256));
+  cache->keep_prefix(sequence, ids);
+  const std::vector<int32_t> others = ids_of(256, 200, 2);
+  ASSERT_TRUE(cache.compute(sequence, others, 200, 256));
+  cache->keep_prefix(sequence, others);
+  cache->close_sequence(sequence);
+  EXPECT_EQ(adopted(cache, ids_of(kContext)), 256);
+  EXPECT_EQ(adopted(cache, ids_of(kContext, 200, 2)), 256);
+}
+
 TEST(KvCache, TheLastIdIsLeftToCompute) {
   Cache cache("F", 0, options_for(1, 1));
   keep(cache, ids_of(3 * kTokens));
