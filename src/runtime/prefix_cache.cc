@@ -17,10 +17,12 @@ std::span<const int32_t> ids_of_block(std::span<const int32_t> ids, int64_t bloc
 
 }  // namespace
 
-PrefixCache::PrefixCache(std::vector<Kind> kinds, int64_t most_borders, OnFreed on_freed)
+PrefixCache::PrefixCache(std::vector<Kind> kinds, int64_t most_borders, OnFreed on_freed,
+                         uint64_t hash_mask)
     : kinds_(std::move(kinds)),
       most_borders_(most_borders),
       on_freed_(std::move(on_freed)),
+      hash_mask_(hash_mask),
       nodes_(1) {
   size_t num_full = 0;
   for (const Kind& kind : kinds_) {
@@ -37,7 +39,7 @@ bool PrefixCache::is_there(const Place& place) const {
 }
 
 uint64_t PrefixCache::hash_of(int32_t parent, std::span<const int32_t> ids) const {
-  return content_hash(std::as_bytes(ids), at(parent).serial);
+  return content_hash(std::as_bytes(ids), at(parent).serial) & hash_mask_;
 }
 
 int32_t PrefixCache::find_child(int32_t parent, std::span<const int32_t> ids) const {

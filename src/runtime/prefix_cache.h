@@ -44,8 +44,10 @@ class PrefixCache {
     int64_t blocks = 0;
   };
 
-  // `most_borders`: borders that hold windows at a time; 0: nothing is kept.
-  PrefixCache(std::vector<Kind> kinds, int64_t most_borders, OnFreed on_freed);
+  // `most_borders`: borders that hold windows at a time; 0: nothing is kept. `hash_mask`: bits of
+  // the hashes that are used; with few of them much is found that is something else, for tests.
+  PrefixCache(std::vector<Kind> kinds, int64_t most_borders, OnFreed on_freed,
+              uint64_t hash_mask = ~uint64_t{0});
 
   // The deepest border on the path of `ids` within the first `most_blocks` blocks, which counts as
   // used. The root where there is none.
@@ -137,6 +139,7 @@ class PrefixCache {
   int64_t most_borders_;
   bool slides_ = false;
   OnFreed on_freed_;
+  uint64_t hash_mask_;
   std::vector<Node> nodes_;      // the root first
   std::vector<int32_t> unused_;  // slots; has room for all, so that evicting allocates nothing
   std::unordered_multimap<uint64_t, int32_t> children_;  // by parent and ids

@@ -377,6 +377,23 @@ TEST(KvCache, SharedBlocksOutliveTheirFirstHolder) {
   }
 }
 
+// A sequence that shares less than was kept of the other one goes its own way from there.
+TEST(KvCache, WhatIsKeptBeyondTheSharedBorderIsNotTheOthers) {
+  Cache cache("SF", 20, options_for(2, 4));
+  const std::vector<int32_t> ids = ids_of(256);
+  const std::vector<int32_t> others = ids_of(320, 200, 2);
+  const int a = cache->open_sequence();
+  const int b = cache->open_sequence();
+  ASSERT_TRUE(cache.compute(a, ids, 0, 256));
+  cache->keep_prefix(a, ids);
+  ASSERT_EQ(cache->share(a, b, 200), 192);
+  ASSERT_TRUE(cache.compute(b, others, 192, 320));
+  cache->keep_prefix(b, others);
+  cache->close_sequence(a);
+  EXPECT_EQ(adopted(cache, ids_of(kContext, 200, 2)), 320);
+  EXPECT_EQ(adopted(cache, ids_of(kContext)), 256);
+}
+
 TEST(KvCache, ShareOfPoolIsThatOfTheKindUsedUpFirst) {
   Cache cache("SF", 20, options_for(2, 0, 12 * kTokens));
   EXPECT_DOUBLE_EQ(cache->share_of_pool(0), 0.0);
