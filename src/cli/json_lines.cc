@@ -1,16 +1,12 @@
 #include "cli/json_lines.h"
 
-#include <fcntl.h>
-#include <unistd.h>
-
 #include <algorithm>
-#include <cerrno>
-#include <cstring>
 #include <functional>
 
 #include "base/error.h"
 #include "base/nearest.h"
 #include "cli/cli.h"
+#include "cli/line_reader.h"
 
 namespace markbase::cli {
 namespace {
@@ -28,41 +24,15 @@ Result<void> answer_line(std::string_view line, size_t number, const OnObject& h
   return print(*answer + "\n");
 }
 
-Result<void> answer_lines(int fd, const std::string& name, const OnObject& handle) {
-  std::string text;
-  size_t number = 0;
-  char buffer[65536];
-  for (;;) {
-    const ssize_t n = ::read(fd, buffer, sizeof buffer);
-    if (n < 0 && errno == EINTR && !interrupted()) continue;
-    if (n < 0 && errno == EINTR) return Error{ErrorCode::kCancelled, "interrupted"};
-    if (n < 0) return base::bad_input("{}: cannot be read: {}", name, std::strerror(errno));
-    if (n == 0) return answer_line(text, number + 1, handle);
-    const size_t searched = text.size();
-    if (static_cast<size_t>(n) > kMostInputBytes - text.size()) {
-      return base::bad_input("{}: line {}: expected at most {} MiB, got more", name, number + 1,
-                             kMostInputBytes >> 20);
-    }
-    text.append(buffer, static_cast<size_t>(n));
-    size_t begin = 0;
-    for (size_t end = text.find('\n', searched); end != std::string::npos;
-         end = text.find('\n', begin)) {
-      MB_TRY(answer_line(std::string_view(text).substr(begin, end - begin), ++number, handle));
-      begin = end + 1;
-    }
-    text.erase(0, begin);
-  }
-}
-
 }  // namespace
 
 Result<void> for_each_json_line(const std::string& file, const OnObject& handle) {
-  if (file.empty() || file == "-") return answer_lines(STDIN_FILENO, "stdin", handle);
-  const int fd = ::open(file.c_str(), O_RDONLY | O_CLOEXEC);
-  if (fd < 0) return base::bad_input("{}: cannot be opened: {}", file, std::strerror(errno));
-  Result<void> result = answer_lines(fd, file, handle);
-  ::close(fd);
-  return result;
+  MB_ASSIGN(LineReader reader, LineReader::open(file));
+  for (;;) {
+    MB_ASSIGN(const std::optional<LineReader::Line> line, reader.next());
+    if (!line) return {};
+    MB_TRY(answer_line(line->text, line->number, handle));
+  }
 }
 
 Result<void> check_keys(const base::Json& object, std::span<const std::string_view> keys) {

@@ -1,6 +1,7 @@
 // run: one answer.
 #include "base/error.h"
 #include "cli/cli.h"
+#include "cli/completion_json.h"
 #include "cli/parsed_json.h"
 #include "cli/sampling.h"
 #include "cli/turn.h"
@@ -16,18 +17,6 @@ struct RunOptions {
   std::string json_schema;
 };
 
-base::Json timings_json(const Timings& timings) {
-  base::Json json;
-  json["load_ms"] = timings.load_ms;
-  json["prompt_tokens"] = timings.prompt_tokens;
-  json["prompt_ms"] = timings.prompt_ms;
-  json["ttft_ms"] = timings.ttft_ms;
-  json["generated_tokens"] = timings.generated_tokens;
-  json["decode_ms"] = timings.decode_ms;
-  json["tokens_per_s"] = timings.tokens_per_s;
-  return json;
-}
-
 std::string steps_json(const std::vector<ToolStep>& steps) {
   std::string out = "[";
   for (const ToolStep& step : steps) {
@@ -38,26 +27,17 @@ std::string steps_json(const std::vector<ToolStep>& steps) {
   return out + "]";
 }
 
-// By hand, because arguments keep the spelling of their numbers.
 std::string turn_json(const Turn& turn, const ToolDeclarations* tools, uint64_t seed) {
   const Completion& c = turn.completion;
-  const auto dump = [](const base::Json& json) { return base::dump_json(json); };
-  std::vector<std::string> members = {
-      "\"text\": " + dump(c.text),
-      "\"ids\": " + dump(c.ids),
-      "\"prompt_ids\": " + dump(c.prompt_ids),
-      "\"finish_reason\": " + dump(c.finish_reason),
-      "\"reasoning\": " + (c.reasoning.empty() ? "null" : dump(c.reasoning)),
-      "\"tool_calls\": " + calls_json(c.tool_calls, tools),
-  };
-  if (!c.labels.empty()) members.push_back("\"labels\": " + dump(c.labels));
-  if (!c.broken_calls.empty()) {
-    members.push_back("\"broken_calls\": " + broken_calls_json(c.broken_calls));
-  }
-  if (!turn.steps.empty()) members.push_back("\"tool_results\": " + steps_json(turn.steps));
-  members.push_back("\"seed\": " + dump(seed));
-  members.push_back("\"timings\": " + dump(timings_json(c.timings)));
-  return fmt::format("{{\n  {}\n}}\n", fmt::join(members, ",\n  "));
+  JsonMembers members = completion_members(c, tools);
+  const JsonMember prompt_ids = {"prompt_ids", base::dump_json(c.prompt_ids)};
+  members.insert(members.begin() + 2, prompt_ids);  // beside the ids
+  if (!turn.steps.empty()) members.push_back({"tool_results", steps_json(turn.steps)});
+  members.push_back({"seed", base::dump_json(seed)});
+  members.push_back({"timings", base::dump_json(timings_json(c.timings))});
+  std::vector<std::string> lines;
+  for (const JsonMember& m : members) lines.push_back(fmt::format("\"{}\": {}", m.key, m.value));
+  return fmt::format("{{\n  {}\n}}\n", fmt::join(lines, ",\n  "));
 }
 
 Result<int> run(const RunOptions& options) {
