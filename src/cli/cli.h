@@ -63,6 +63,7 @@ struct Command {
 };
 Action make_run(CLI::App& app);
 Action make_chat(CLI::App& app);
+Action make_batch(CLI::App& app);
 Action make_tokenize(CLI::App& app);
 Action make_template(CLI::App& app);
 Action make_parse(CLI::App& app);

@@ -16,6 +16,7 @@ namespace {
 constexpr Command kCommands[] = {
     {"run", "one answer", make_run},
     {"chat", "a conversation in the terminal", make_chat},
+    {"batch", "many requests from JSON lines, answered together", make_batch},
     {"tokenize", "text to ids and back", make_tokenize},
     {"template", "messages to a prompt, by the model's own format", make_template},
     {"parse", "outputs of a model to thoughts, answer and tool calls", make_parse},
@@ -29,7 +30,7 @@ constexpr Command kCommands[] = {
     {"synth", "random weights in the shape of a model, for speed and tests", make_synth},
     {"list", "models that can be named", make_list},
 };
-constexpr std::string_view kNotYet[] = {"quantize", "profile", "batch", "pull", "serve"};
+constexpr std::string_view kNotYet[] = {"quantize", "profile", "pull", "serve"};
 
 // A whole number as people write them: CLI11 would take 010 for 8, wrap -1 and cut what is too
 // large.

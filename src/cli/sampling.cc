@@ -1,5 +1,6 @@
 #include "cli/sampling.h"
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <random>
@@ -9,12 +10,19 @@
 namespace markbase::cli {
 namespace {
 
-Result<void> check_float(const std::optional<float>& value, const char* option, float min,
+std::string name_of(std::string_view option, NamedAs named_as) {
+  if (named_as == NamedAs::kOption) return fmt::format("--{}", option);
+  std::string key(option);
+  std::replace(key.begin(), key.end(), '-', '_');
+  return fmt::format("\"{}\"", key);
+}
+
+Result<void> check_float(const std::optional<float>& value, const std::string& name, float min,
                          bool min_allowed, float max) {
   if (!value) return {};
   const bool above = min_allowed ? *value >= min : *value > min;
   if (std::isfinite(*value) && above && *value <= max) return {};
-  return base::usage_error("{}: expected a number {} {} and at most {}, got {}", option,
+  return base::usage_error("{}: expected a number {} {} and at most {}, got {}", name,
                            min_allowed ? "at least" : "above", min, max, *value);
 }
 
@@ -38,17 +46,18 @@ void add_sampling_options(CLI::App& app, SamplingFlags& flags) {
   app.add_flag("--ignore-eos", flags.ignore_eos, "go on past the end of the answer");
 }
 
-Result<void> check_sampling(const SamplingFlags& flags) {
+Result<void> check_sampling(const SamplingFlags& flags, NamedAs named_as) {
   constexpr float kMaxFactor = 1e6F;
   constexpr float kLeastPenalty = 1e-3F;  // logits divided by less leave the range of floats
-  MB_TRY(check_float(flags.temperature, "--temperature", 0.0F, true, kMaxFactor));
-  MB_TRY(check_float(flags.top_p, "--top-p", 0.0F, false, 1.0F));
-  MB_TRY(check_float(flags.min_p, "--min-p", 0.0F, true, 1.0F));
-  MB_TRY(check_float(flags.repetition_penalty, "--repetition-penalty", kLeastPenalty, true,
+  const auto name = [&](std::string_view option) { return name_of(option, named_as); };
+  MB_TRY(check_float(flags.temperature, name("temperature"), 0.0F, true, kMaxFactor));
+  MB_TRY(check_float(flags.top_p, name("top-p"), 0.0F, false, 1.0F));
+  MB_TRY(check_float(flags.min_p, name("min-p"), 0.0F, true, 1.0F));
+  MB_TRY(check_float(flags.repetition_penalty, name("repetition-penalty"), kLeastPenalty, true,
                      kMaxFactor));
   for (const std::string& stop : flags.stop) {
     if (stop.empty())
-      return base::usage_error("--stop: an empty text would stop every answer at once");
+      return base::usage_error("{}: an empty text would stop every answer at once", name("stop"));
   }
   return {};
 }

@@ -22,8 +22,10 @@ struct SamplingFlags {
 };
 
 void add_sampling_options(CLI::App& app, SamplingFlags& flags);
+// How a message names a value: --top-k or "top_k".
+enum class NamedAs { kOption, kKey };
 // Ranges, before a model is loaded. Errors: kUsage.
-Result<void> check_sampling(const SamplingFlags& flags);
+Result<void> check_sampling(const SamplingFlags& flags, NamedAs named_as = NamedAs::kOption);
 // Fills request.sampling, max_tokens, stop and ignore_eos. Without --seed one is drawn from the
 // system.
 // The flags must have passed check_sampling.

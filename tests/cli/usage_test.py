@@ -218,7 +218,7 @@ class Usage(unittest.TestCase):
         self.check(2, ["run", "x.gguf", "-p", "a", "--memory", "-3GiB"], "--memory")
 
     def test_what_is_not_there_yet_is_refused(self):
-        for command in ["quantize", "profile", "batch", "pull", "serve"]:
+        for command in ["quantize", "profile", "pull", "serve"]:
             self.check(2, [command], command)
         for option in ["--mmproj", "--draft"]:
             self.check(2, ["run", "x.gguf", "-p", "a", option, "f"], option)

@@ -1,0 +1,182 @@
+#include "cli/batch_output.h"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <charconv>
+#include <cstring>
+#include <utility>
+
+#include "base/error.h"
+#include "cli/completion_json.h"
+#include "cli/line_reader.h"
+
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+namespace markbase::cli {
+namespace {
+
+constexpr std::string_view kBegin = "{\"id\":";  // of every line of ours
+
+std::string_view code_name(ErrorCode code) {
+  switch (code) {
+    case ErrorCode::kUsage:
+      return "usage";
+    case ErrorCode::kBadInput:
+      return "bad_input";
+    case ErrorCode::kOutOfMemory:
+      return "out_of_memory";
+    default:
+      return "failed";
+  }
+}
+
+// What the same line would meet again.
+bool lasts(std::string_view code) { return code == "usage" || code == "bad_input"; }
+
+// The begin of a line that may hold anything.
+std::string shown(std::string_view text) {
+  constexpr size_t kMostBytes = 60;
+  return base::dump_json(base::Json(text.substr(0, kMostBytes)));
+}
+
+std::optional<uint64_t> hash_in(const base::Json& line) {
+  const auto found = line.find("request");
+  if (found == line.end() || !found->is_string()) return {};
+  const std::string& text = found->get_ref<const std::string&>();
+  uint64_t hash = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), hash, 16);
+  if (error != std::errc() || end != text.data() + text.size() || text.size() != 16) return {};
+  return hash;
+}
+
+bool is_answer(const base::Json& line) {
+  const auto id = line.find("id");
+  const bool named = id != line.end() && (id->is_string() || id->is_number_integer());
+  return named && (line.contains("finish_reason") || line.contains("answers"));
+}
+
+Error cannot_write(const std::string& name, int error) {
+  if (error == EPIPE) return base::failed("{} was closed by the reader", name);
+  return base::failed("{}: cannot be written: {}", name, std::strerror(error));
+}
+
+}  // namespace
+
+uint64_t hash_of(std::string_view text) { return XXH3_64bits(text.data(), text.size()); }
+
+std::string hash_json(uint64_t hash) { return fmt::format("\"{:016x}\"", hash); }
+
+std::string fault_line(const base::Json& id, size_t line, uint64_t hash, const Error& error) {
+  const base::Json fault = {{"code", code_name(error.code)}, {"message", error.message}};
+  return object_json({{"id", base::dump_json(id)},
+                      {"line", std::to_string(line)},
+                      {"request", hash_json(hash)},
+                      {"error", base::dump_json(fault)}});
+}
+
+Result<void> BatchRecord::add(std::string_view text, size_t file_line) {
+  const Result<base::Json> line = base::parse_json(text, "line");
+  const std::optional<uint64_t> hash =
+      line.ok() && line->is_object() ? hash_in(*line) : std::nullopt;
+  if (hash && is_answer(*line)) {
+    answers_[base::dump_json((*line)["id"])] = {*hash, file_line};
+    return {};
+  }
+  const auto error = hash ? line->find("error") : base::Json::const_iterator();
+  if (hash && error != line->end() && error->is_object() && line->contains("line") &&
+      (*line)["line"].is_number_unsigned()) {
+    const auto code = error->find("code");
+    if (code != error->end() && code->is_string() && lasts(code->get_ref<const std::string&>())) {
+      faults_[(*line)["line"].get<size_t>()] = *hash;
+    }
+    return {};
+  }
+  return base::bad_input("line {}: expected an answer of a batch, got {}", file_line, shown(text));
+}
+
+const BatchRecord::Answer* BatchRecord::answer_of(const base::Json& id) const {
+  const auto found = answers_.find(base::dump_json(id));
+  return found == answers_.end() ? nullptr : &found->second;
+}
+
+bool BatchRecord::has_fault(size_t input_line, uint64_t hash) const {
+  const auto found = faults_.find(input_line);
+  return found != faults_.end() && found->second == hash;
+}
+
+Result<BatchOutput> BatchOutput::open(const std::string& path, BatchRecord* record) {
+  if (path.empty()) return BatchOutput(STDOUT_FILENO, "stdout");
+  const int fd = ::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
+  if (fd < 0) return cannot_write(path, errno);
+  BatchOutput output(fd, path);
+  struct stat status = {};
+  if (::fstat(fd, &status) != 0) return cannot_write(path, errno);
+  if (!S_ISREG(status.st_mode)) return output;
+  if (::flock(fd, LOCK_EX | LOCK_NB) != 0) {
+    return base::failed("{}: another batch is writing it", path);
+  }
+  if (status.st_size > 0) MB_TRY(output.take_up(record));
+  return output;
+}
+
+Result<void> BatchOutput::take_up(BatchRecord* record) {
+  MB_ASSIGN(LineReader reader, LineReader::open(name_));
+  off_t whole = 0;  // bytes of the lines that end
+  struct stat status = {};
+  if (::fstat(fd_, &status) != 0) return cannot_write(name_, errno);
+  for (;;) {
+    MB_ASSIGN(const std::optional<LineReader::Line> line, reader.next());
+    if (!line) return {};
+    const off_t end = whole + static_cast<off_t>(line->text.size()) + 1;
+    if (end > status.st_size) {
+      const std::string_view begun = line->text.substr(0, kBegin.size());
+      if (!kBegin.starts_with(begun)) {
+        return base::bad_input(
+            "{}: line {}: expected an answer of a batch, got {}: the file stays "
+            "as it is",
+            name_, line->number, shown(line->text));
+      }
+      if (::ftruncate(fd_, whole) != 0) return cannot_write(name_, errno);
+      return {};
+    }
+    const Result<void> added = record->add(line->text, line->number);
+    if (!added.ok()) {
+      return base::bad_input("{}: {}: the file stays as it is", name_, added.error().message);
+    }
+    whole = end;
+  }
+}
+
+BatchOutput::BatchOutput(BatchOutput&& other) noexcept
+    : fd_(std::exchange(other.fd_, STDOUT_FILENO)), name_(std::move(other.name_)) {}
+
+BatchOutput::~BatchOutput() {
+  if (fd_ != STDOUT_FILENO) ::close(fd_);
+}
+
+Result<void> BatchOutput::write(const std::string& line) {
+  const std::string text = line + "\n";
+  size_t done = 0;
+  while (done < text.size()) {
+    const ssize_t n = ::write(fd_, text.data() + done, text.size() - done);
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) {
+      const int reason = errno;
+      // What did not fit goes again, where that can be.
+      struct stat status = {};
+      if (done > 0 && ::fstat(fd_, &status) == 0 && S_ISREG(status.st_mode)) {
+        (void)!::ftruncate(fd_, status.st_size - static_cast<off_t>(done));
+      }
+      return cannot_write(name_, reason);
+    }
+    done += static_cast<size_t>(n);
+  }
+  return {};
+}
+
+}  // namespace markbase::cli

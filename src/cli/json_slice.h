@@ -1,0 +1,12 @@
+// Parts of a JSON text as they were written, for what must keep the spelling of its numbers.
+#pragma once
+
+#include <string_view>
+
+namespace markbase::cli {
+
+// The value of a member of an object, the last of several. `object` must be valid JSON. Empty where
+// there is none, or where the key is written with escapes.
+std::string_view json_member(std::string_view object, std::string_view key);
+
+}  // namespace markbase::cli
