@@ -43,15 +43,31 @@ MB_EXPORT Result<std::string> doctor_json(const std::string& model_path,
 // Engine::load (kUsage).
 MB_EXPORT Result<void> check_engine(const EngineOptions& options);
 
+// Requests that come over time, each of them a prompt and an answer.
+struct ArrivalOptions {
+  int64_t requests = 0;  // 0: none; the tests of prefill and decode are made
+  // On average, at random as those of people who know nothing of each other (a Poisson process); 0:
+  // closed, as many clients as sequences, each of which asks again when it has its answer.
+  double per_s = 0;
+  uint64_t seed = 0;  // of times, lengths and prompts
+};
 struct BenchOptions {
   std::vector<int64_t> prefill_tokens;  // -p
   int64_t decode_tokens = 128;          // -n, 0: no decode test
   std::vector<int64_t> depths = {0};    // -d
   std::vector<int64_t> batches = {1};   // -b
   int repetitions = 5;                  // -r
+  // Instead of the tests above: prompts of one of the lengths prefill_tokens, answers of
+  // decode_tokens, in engines of so many sequences as batches says.
+  ArrivalOptions arrivals;
 };
 // {"machine":{...},"model":{...},"tests":[{"kind":"prefill|decode|load","tokens","depth","batch",
 //  "tokens_per_s":{"median","min","max"},"bytes_read","share_of_bandwidth"}]}
+// With arrivals, tests of "kind" "arrivals": "tokens" of each answer, "batch" sequences at most,
+// "tokens_per_s" of all together (one value a repetition), and "requests","rate","seed",
+// "prompt_lengths","per_request":{"tokens_per_s":{"median","min","max"}},
+// "ttft_ms","inter_token_ms":{"p50","p95","p99","max"},"prompt_tokens","cached_tokens",
+// "generated_tokens","preemptions","steps". Times are those that a client sees from its arrival on.
 MB_EXPORT Result<std::string> bench_json(const std::string& path, const EngineOptions& engine,
                                          const BenchOptions& options);
 

@@ -70,11 +70,10 @@ Result<SamplingFlags> sampling_of(const JsonFields& fields, const SamplingFlags&
 }
 
 Result<void> take_answers(const JsonFields& fields, Request& request) {
-  constexpr int64_t kMaxAnswers = 256;
-  MB_ASSIGN(const auto n, fields.integer("n", 1, kMaxAnswers));
+  MB_ASSIGN(const auto n, fields.integer("n", 1, kMostAnswers));
   request.num_answers = static_cast<int>(n.value_or(1));
   MB_ASSIGN(const auto logprobs, fields.boolean("logprobs"));
-  MB_ASSIGN(const auto top, fields.integer("top_logprobs", 0, kMaxInt));
+  MB_ASSIGN(const auto top, fields.integer("top_logprobs", 0, kMostTopLogprobs));
   if (top && !logprobs.value_or(true)) {
     return base::usage_error("\"top_logprobs\": goes with \"logprobs\": true");
   }

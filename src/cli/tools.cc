@@ -1,4 +1,7 @@
 // inspect, verify, doctor, bench, perplexity, list: documents of markbase::tools, printed.
+#include <cmath>
+#include <cstdlib>
+
 #include "base/error.h"
 #include "cli/cli.h"
 #include "cli/npy.h"
@@ -60,7 +63,22 @@ struct BenchFlags {
   std::string depths = "0";
   std::string batches = "1";
   int repetitions = 5;
+  int64_t arrivals = 0;
+  std::string rate = "closed";
+  uint64_t seed = 0;
 };
+
+// Requests a second; 0 for "closed".
+Result<double> parse_rate(const std::string& text) {
+  if (text == "closed") return 0.0;
+  char* end = nullptr;
+  const double rate = std::strtod(text.c_str(), &end);
+  if (end != text.c_str() && *end == '\0' && std::isfinite(rate) && rate > 0) return rate;
+  return base::usage_error(
+      "--rate: expected requests a second, a number above 0, or closed, got "
+      "'{}'",
+      text);
+}
 
 Result<int> bench(const BenchFlags& flags) {
   constexpr int64_t kMaxTokens = int64_t{1} << 24;
@@ -72,6 +90,8 @@ Result<int> bench(const BenchFlags& flags) {
   MB_ASSIGN(options.batches, parse_integers(flags.batches, "-b", 1, kMaxBatch));
   options.decode_tokens = flags.decode_tokens;
   options.repetitions = flags.repetitions;
+  options.arrivals = {.requests = flags.arrivals, .per_s = 0, .seed = flags.seed};
+  MB_ASSIGN(options.arrivals.per_s, parse_rate(flags.rate));
   MB_ASSIGN(EngineOptions engine, engine_options(flags.shared));
   MB_ASSIGN(const std::string path, model_path(flags.shared));
   const auto line = std::make_shared<ProgressLine>(!flags.shared.quiet);
@@ -170,6 +190,17 @@ Action make_bench(CLI::App& app) {
   app.add_option("-d", flags->depths, "tokens already in the context when decoding starts");
   app.add_option("-b", flags->batches, "sequences decoded together");
   app.add_option("-r", flags->repetitions, "repetitions")->check(CLI::Range(1, 1000));
+  CLI::Option* arrivals =
+      app.add_option("--arrivals", flags->arrivals,
+                     "instead: so many requests that come over time, prompts of "
+                     "-p, answers of -n, at most -b at once");
+  arrivals->check(CLI::Range(int64_t{1}, int64_t{1} << 24));
+  app.add_option("--rate", flags->rate,
+                 "requests a second, at random times; closed: the next when one is answered")
+      ->needs(arrivals);
+  app.add_option("--seed", flags->seed, "of times, lengths and prompts")->needs(arrivals);
+  // What starts from a depth has no arrivals.
+  app.get_option("-d")->excludes(arrivals);
   return [flags] { return bench(*flags); };
 }
 

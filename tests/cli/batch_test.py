@@ -164,7 +164,7 @@ class Batch(WithSynth):
                ({**good, "top_p": 0}, '"top_p"'), ({**good, "min_p": 1.1}, '"min_p"'), ({**good, "seed": -1}, '"seed"'),
                ({**good, "repetition_penalty": 0}, '"repetition_penalty"'), ({**good, "max_tokens": -1}, '"max_tokens"'),
                ({**good, "stop": ""}, '"stop"'), ({**good, "stop": [1]}, '"stop"'), ({**good, "ignore_eos": 1}, '"ignore_eos"'),
-               ({**good, "n": 0}, '"n"'), ({**good, "top_logprobs": -1}, '"top_logprobs"'),
+               ({**good, "n": 0}, '"n"'), ({**good, "n": 65}, '"n"'), ({**good, "top_logprobs": 21}, '"top_logprobs"'), ({**good, "top_logprobs": -1}, '"top_logprobs"'),
                ({**good, "logprobs": False, "top_logprobs": 2}, '"top_logprobs"'), ({**good, "priority": 1e99}, '"priority"'),
                ({**good, "id": 1.5}, '"id"'), ({**good, "id": [1]}, '"id"'), ({"ids": [2, -1]}, '"ids"'),
                ({"ids": [2, 10**6]}, '"ids"'), ({"ids": []}, '"ids"'), ({"ids": [2] * 600}, "512"),

@@ -6,6 +6,8 @@
 #include "base/guard.h"
 #include "markbase/tools.h"
 #include "runtime/loaded_model.h"
+#include "runtime/tools/bench_arrivals.h"
+#include "runtime/tools/bench_report.h"
 #include "runtime/tools/machine.h"
 
 namespace markbase::tools {
@@ -253,6 +255,9 @@ Result<void> check_options(const BenchOptions& options) {
   if (!all_from(options.batches, 1)) return base::usage_error("bench: -b: expected 1 or more");
   if (options.decode_tokens < 0) return base::usage_error("bench: -n: expected 0 or more");
   if (options.repetitions < 1) return base::usage_error("bench: -r: expected 1 or more");
+  if (options.arrivals.requests < 0) {
+    return base::usage_error("bench: --arrivals: expected 1 or more");
+  }
   return {};
 }
 
@@ -286,23 +291,10 @@ Result<runtime::MemoryPlan> plan_largest(const model::TextConfig& config,
   return largest;
 }
 
-base::Json load_test(const LoadedModel& model) {
-  const double seconds = model.load_ms / 1e3;
-  return {{"kind", "load"},
-          {"tokens", 0},
-          {"depth", 0},
-          {"batch", 1},
-          {"tokens_per_s", nullptr},
-          {"bytes_read", model.weights.total_bytes()},
-          {"share_of_bandwidth", nullptr},
-          {"load_ms", model.load_ms},
-          {"bytes_per_s",
-           seconds > 0 ? static_cast<double>(model.weights.total_bytes()) / seconds : 0.0}};
-}
-
 Result<std::string> bench_unguarded(const std::string& path, const EngineOptions& engine,
                                     const BenchOptions& options) {
   MB_TRY(check_options(options));
+  if (options.arrivals.requests > 0) return runtime::bench_arrivals(path, engine, options);
   // Each test brings its own runner: the one made at load need not hold a long context.
   const auto plan = [&](const model::TextConfig& config, const model::WeightMap& map,
                         const ops::Backend& backend, runtime::RunnerOptions* runner) {
@@ -314,7 +306,7 @@ Result<std::string> bench_unguarded(const std::string& path, const EngineOptions
   MB_ASSIGN(const auto model, runtime::load_model(path, at_load, plan));
   MB_ASSIGN(auto probe, runtime::BandwidthProbe::create(*model->backend.pool));
   Bench bench(*model, probe, options);
-  base::Json tests = base::Json::array({load_test(*model)});
+  base::Json tests = base::Json::array({runtime::load_test(*model)});
   for (const int64_t tokens : options.prefill_tokens) {
     MB_ASSIGN(base::Json test, bench.prefill(tokens));
     tests.push_back(std::move(test));
@@ -326,19 +318,7 @@ Result<std::string> bench_unguarded(const std::string& path, const EngineOptions
       tests.push_back(std::move(test));
     }
   }
-  const base::Json model_json = {
-      {"path", model->path.path},
-      {"architecture", model->config.model_type},
-      {"layers", model->config.num_hidden_layers},
-      {"weight_bytes", model->weights.total_bytes()},
-      {"weight_bytes_per_token", model->weights.bytes_per_token()},
-      {"kv", ops::kv_type_name(model->runner_options.kv)},
-      {"prefill_chunk_tokens", model->runner_options.prefill_chunk_tokens},
-      {"plan", runtime::plan_json(model->plan)}};
-  return base::dump_json({{"machine", runtime::machine_json(model->backend.description,
-                                                            model->backend.pool->num_threads())},
-                          {"model", model_json},
-                          {"tests", std::move(tests)}});
+  return runtime::bench_document(*model, std::move(tests));
 }
 
 }  // namespace
