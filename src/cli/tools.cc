@@ -92,7 +92,9 @@ Result<int> bench(const BenchFlags& flags) {
   options.repetitions = flags.repetitions;
   options.arrivals = {.requests = flags.arrivals, .per_s = 0, .seed = flags.seed};
   MB_ASSIGN(options.arrivals.per_s, parse_rate(flags.rate));
-  MB_ASSIGN(EngineOptions engine, engine_options(flags.shared));
+  SharedOptions shared = flags.shared;
+  shared.prefix_cache = flags.arrivals > 0;  // as an engine with many users has it
+  MB_ASSIGN(EngineOptions engine, engine_options(shared));
   MB_ASSIGN(const std::string path, model_path(flags.shared));
   const auto line = std::make_shared<ProgressLine>(!flags.shared.quiet);
   engine.progress = [&](const Progress& p) { line->show(p); };

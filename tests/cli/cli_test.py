@@ -10,6 +10,7 @@ import unittest
 
 # unittest finds the tests among the names of this file.
 from batch_test import Batch, BatchChat, BatchResumed
+from bench_test import BenchArrivals
 from json_lines_test import Parse, JsonLines
 from model_test import WithModel
 from terminal_test import ProgressOnATerminal, ChatOnATerminal
