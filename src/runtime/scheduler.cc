@@ -135,8 +135,9 @@ Scheduler::Prefix Scheduler::find_prefix(Sequence& sequence) {
   const Sequence* reader = sequence.group->reader;
   const bool beside = reader != nullptr && reader != &sequence && reader->slot >= 0;
   if (prefix.tokens == 0 && beside) {
-    prefix.tokens =
-        runner_.share(reader->slot, sequence.slot, sequence.answer->num_prompt_tokens() - 1);
+    // A reader that was preempted reads the prompt once more, and may not have got far.
+    const int64_t common = std::min(reader->num_computed, sequence.answer->num_prompt_tokens() - 1);
+    prefix.tokens = runner_.share(reader->slot, sequence.slot, common);
   }
   return prefix;
 }
