@@ -31,6 +31,7 @@ int64_t pool_blocks(const RunnerOptions& options) {
 template <class Kinds>
 std::vector<PrefixCache::Kind> prefix_kinds(Kinds& kinds) {
   std::vector<PrefixCache::Kind> out;
+  out.reserve(kinds.size());
   for (auto& kind : kinds) out.push_back({&kind.pool, kind.shape.window});
   return out;
 }
