@@ -71,7 +71,7 @@ class Batch {
         std::span<const int32_t> suppressed = {})
       : model_(decoder.load(options, runner_for(static_cast<int64_t>(seeds.size())))) {
     auto runner = ModelRunner::create(model_->config, model_->weights, *model_->backend.backend,
-                                      model_->runner_options, suppressed, model_->table_file);
+                                      model_->runner_options, suppressed, model_->mapped_weights);
     EXPECT_TRUE(runner.ok());
     runner_ = *std::move(runner);
     for (const int seed : seeds) {

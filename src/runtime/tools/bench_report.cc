@@ -26,7 +26,8 @@ std::string bench_document(const LoadedModel& model, base::Json tests) {
       {"weight_bytes", model.weights.total_bytes()},
       {"weight_bytes_per_token", model.weights.bytes_per_token()},
       {"kv", ops::kv_type_name(model.runner_options.kv)},
-      {"prefill_chunk_tokens", model.runner_options.prefill_chunk_tokens}};
+      {"prefill_chunk_tokens", model.runner_options.prefill_chunk_tokens},
+      {"plan", plan_json(model.plan)}};
   return base::dump_json(
       {{"machine", machine_json(model.backend.description, model.backend.pool->num_threads())},
        {"model", model_json},
