@@ -164,7 +164,7 @@ void one_batch(const Options& options, const Reference& reference, size_t num_li
 
 void batch(const Options& options, const Reference& reference, Report& report) {
   constexpr size_t kShortLines = 120;
-  constexpr size_t kLongLines = 2000;
+  constexpr size_t kLongLines = 500;
   Random random(options.seed + 5);
   Pace pace(options, 2);
   while (pace.next() && report.ok()) {
