@@ -62,4 +62,11 @@ std::string dump_json(const Json& json, int indent) {
   return json.dump(indent, ' ', false, Json::error_handler_t::replace);
 }
 
+// As deep as parse_json lets a document be.
+void clear_json(Json& json) noexcept {
+  if (!json.is_structured()) return;
+  for (Json& child : json) clear_json(child);
+  json.clear();
+}
+
 }  // namespace markbase::base

@@ -34,7 +34,7 @@ class SourceBase : public WeightSource {
   // Errors: a type that is no weight format.
   Result<quant::WeightView> plain_weight(const TensorInfo& tensor) const;
 
-  base::Json config_;
+  base::KeptJson config_;
 
  private:
   std::vector<TensorInfo> tensors_;

@@ -54,9 +54,11 @@ bool Batch::step() {
   const double stepped_ms = stats_.step_ms;
   end_interrupted();
   complete_ended();
+  end_progress();
   if (scheduler_.idle()) return false;
   step_answers();
   step_pooling();
+  end_progress();
   complete_ended();
   const double model_ms = stats_.step_ms - stepped_ms;
   stats_.scheduling_ms += ms_between(begun, Clock::now()) - model_ms;
@@ -203,7 +205,6 @@ void Batch::end_all(std::string_view reason) {
 
 // Of all prompts that are being read, in one.
 void Batch::tell_progress() {
-  if (!model_.progress) return;
   uint64_t done = 0;
   uint64_t total = 0;
   for (const StepPlan::Piece& piece : plan_.pieces) {
@@ -212,11 +213,26 @@ void Batch::tell_progress() {
     done += static_cast<uint64_t>(piece.sequence->num_computed);
     total += static_cast<uint64_t>(answer.num_prompt_tokens());
   }
-  const uint64_t before = std::exchange(told_total_, total);
-  if (total == 0 && before == 0) return;
-  if (total == 0) done = total = before;
+  if (total == 0) return;
+  told_total_ = total;
+  tell(done);
+}
+
+// Nobody reads a prompt any more, whatever became of the last one.
+void Batch::end_progress() {
+  if (told_total_ == 0) return;
+  const auto reads = [](const auto& sequence) {
+    return sequence->num_computed < sequence->answer->num_prompt_tokens();
+  };
+  if (std::ranges::any_of(scheduler_.running(), reads)) return;
+  tell(told_total_);
+  told_total_ = 0;
+}
+
+void Batch::tell(uint64_t done) {
+  if (!model_.progress) return;
   try {
-    model_.progress({"reading the prompt", done, total, Progress::Unit::kTokens});
+    model_.progress({"reading the prompt", done, told_total_, Progress::Unit::kTokens});
   } catch (...) {
     // Of no answer's concern.
     model_.progress = nullptr;

@@ -56,6 +56,8 @@ class Batch {
   void show_logits(const StepPlan::Piece& piece, std::span<const float> logits) const;
   void complete_ended();
   void tell_progress();
+  void end_progress();
+  void tell(uint64_t done);
 
   LoadedModel& model_;
   Scheduler scheduler_;
@@ -72,7 +74,7 @@ class Batch {
   OnDraw on_draw_;
   std::function<void()> on_left_;
   int64_t next_order_ = 0;
-  uint64_t told_total_ = 0;  // tokens of the prompts that the last progress was about; 0: of none
+  uint64_t told_total_ = 0;  // tokens of the prompts that progress is being told of; 0: of none
   EngineStats stats_;
 };
 

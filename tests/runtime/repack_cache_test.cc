@@ -242,7 +242,9 @@ TEST_F(RepackCacheFiles, ThePlanShowsMappedWeightsApart) {
   EXPECT_EQ(plan_of(true).weight_bytes, packed.weight_bytes);
   // What is mapped must fit too.
   options.context_tokens = packed.context_tokens;
-  options.memory_bytes = packed.total_bytes() - 1;
+  options.max_sequences = 1;
+  options.prefix_cache = false;
+  options.memory_bytes = packed.weight_bytes;
   const auto refused = runtime::load_model(model_, options);
   ASSERT_FALSE(refused.ok());
   EXPECT_EQ(refused.error().code, ErrorCode::kOutOfMemory);

@@ -48,7 +48,7 @@ class GgufFile {
 
   std::string path_;
   int version_ = 0;
-  base::Json metadata_;
+  base::KeptJson metadata_;
   std::vector<TensorInfo> tensors_;
   std::vector<ArrayRef> arrays_;
   std::optional<base::MappedFile> mapping_;

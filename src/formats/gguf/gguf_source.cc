@@ -131,7 +131,7 @@ Result<std::unique_ptr<GgufSource>> GgufSource::make(std::vector<GgufFile> files
     source->add_file(part.path(), part.tensors(), part.mapping());
   }
   MB_TRY(source->index_tensors());
-  source->config_ = source->parts_.at(0).metadata();
+  source->config_ = base::Json(source->parts_.at(0).metadata());
   return source;
 }
 
