@@ -194,13 +194,16 @@ Result<std::unique_ptr<LoadedModel>> load_model(const std::string& path,
                              model->backend.backend->name());
   }
   MB_ASSIGN(model->path, open_model_path(path));
-  // A vocabulary of 262144 tokens takes as long as the weights of a model: it is read beside them.
-  // The future waits for it on every way out.
-  auto reading = std::async(read_tokenizer, model->path);
+  // A vocabulary of 262144 tokens takes longer than mapping packed weights: it is read beside them.
+  // Where weights are packed, the memory that reading takes would come on top of theirs: it is read
+  // before. The future waits for it on every way out.
+  const auto when = options.repack_cache ? std::launch::async : std::launch::deferred;
+  auto reading = std::async(when, read_tokenizer, model->path);
   MB_ASSIGN(auto source, formats::open_weight_source(model->path.path));
   MB_ASSIGN(model->config, model::read_config(*source));
   MB_ASSIGN(const model::WeightMap map, model::map_weights(*source, model->config));
   warn_of_leftovers(*source, model->config, map, options);
+  if (!options.repack_cache) MB_TRY(take_tokenizer(reading.get(), options, model.get()));
   MB_ASSIGN(RunnerOptions runner, runner_options(options));
   const ops::Backend& backend = *model->backend.backend;
   MB_ASSIGN(model->plan, plan ? plan(model->config, map, backend, &runner)
@@ -212,7 +215,7 @@ Result<std::unique_ptr<LoadedModel>> load_model(const std::string& path,
                                 runner.context_tokens, model->config.max_position_embeddings));
   }
   MB_TRY(load_planned_weights(*source, map, options, model.get()));
-  MB_TRY(take_tokenizer(reading.get(), options, model.get()));
+  if (reading.valid()) MB_TRY(take_tokenizer(reading.get(), options, model.get()));
   MB_ASSIGN(model->generation, load_generation_config(model->path, source->config(),
                                                       *model->tokenizer, model->config.vocab_size));
   model->fingerprint = fingerprint_of(*source, map, *model, options);
