@@ -188,7 +188,7 @@ struct EngineStats {
   int64_t kv_blocks_used = 0;  // by answers under way
   int64_t kv_blocks_kept = 0;  // by the prefix cache alone
   double step_ms = 0;          // inside the model
-  double scheduling_ms = 0;    // around it: choosing, text, callbacks excluded
+  double scheduling_ms = 0;    // around it: choosing rows, text, callbacks
 };
 
 }  // namespace markbase

@@ -230,7 +230,7 @@ void Scheduler::plan_prompts(StepPlan* plan) {
   for (auto it = begin; it != equals && left > 0; ++it) {
     left -= plan_prompt(**it, std::min(share, left), plan);
   }
-  // What some did not need goes to the others, and then to lower priorities.
+  // What is left goes to those that had no share, and then to lower priorities.
   for (auto it = begin; it != prompts_.end() && left > 0; ++it) {
     if ((*it)->planned_end == (*it)->num_computed) left -= plan_prompt(**it, left, plan);
   }

@@ -188,7 +188,6 @@ TEST(ManyRequests, ALateAnswerEndsWithWhatItHas) {
   Engine engine = load();
   Request request = request_of(1, 200);
   request.timeout_ms = 1;
-  Gate late;
   const auto handle = engine.submit(request, [&](const TokenEvent&) {
     // The first token is held until the time is over.
     std::this_thread::sleep_for(std::chrono::milliseconds(2));
