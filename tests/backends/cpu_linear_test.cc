@@ -315,7 +315,8 @@ std::vector<std::unique_ptr<TestWeight>> all_weights() {
 }
 
 constexpr int64_t kTokens = 130;
-constexpr int64_t kTokenCounts[] = {1, 2, 3, 4, 5, 7, 8, 9, 12, 13, 33, 64, 97, kTokens};
+constexpr int64_t kTokenCounts[] = {1,  2,  3,  4,  5,  6,  7,  8,  9,  10,
+                                    11, 12, 13, 14, 16, 17, 33, 64, 97, kTokens};
 
 TEST(CpuLinear, EveryFormatAndInstructionSetGivesTheBitsOfTheRule) {
   std::vector<std::unique_ptr<Machine>> machines;
@@ -463,6 +464,35 @@ TEST(CpuLinear, SeveralTargetsShareOneInput) {
         }
         begin += weight->view.rows + 1;
       }
+    }
+  }
+}
+
+// Kernels may read rows that x does not have, where the rows of an earlier step still stand.
+TEST(CpuLinear, RowsOfAnEarlierStepAreNotUsed) {
+  constexpr int64_t kRows = 16;
+  const auto weight = block_weight(Format::kQ4_0, 64, 512, 3);
+  const auto x = random_activations(kRows, 512, 4);
+  const auto expected = expected_product(weight->view, x, kRows, 32512.0f);
+  const std::vector<float> bad(x.size(), std::numeric_limits<float>::infinity());
+  for (CpuIsa isa : supported_isas()) {
+    Machine machine(isa, 1);
+    const auto packed = machine.pack(*weight);
+    ASSERT_TRUE(machine.backend->plan({.max_rows = kRows, .max_linear_cols = 512}).ok());
+    std::vector<float> y(static_cast<size_t>(kRows * 64));
+    const auto step = [&](const std::vector<float>& rows, int64_t tokens) {
+      const ops::LinearTarget target = {packed.get(),
+                                        tensor::make_view(y.data(), DType::kF32, {tokens, 64})};
+      machine.backend->linear(
+          {tensor::make_view(const_cast<float*>(rows.data()), DType::kF32, {tokens, 512}),
+           {&target, 1}});
+    };
+    for (int64_t tokens = 1; tokens <= kRows; ++tokens) {
+      step(bad, kRows);
+      ASSERT_TRUE(std::isnan(y[0]));
+      step(x, tokens);
+      expect_same(expected, y, static_cast<size_t>(tokens * 64),
+                  std::to_string(tokens) + " rows, " + std::string(cpu_isa_name(isa)));
     }
   }
 }

@@ -74,7 +74,7 @@ Scratch carve(base::Arena& arena, const Sizes& sizes, int num_threads,
   const int64_t slots = most_slots(sizes, kernels);
   const auto slot_rows = [&](int64_t cols) {
     SlotRows out;
-    const int64_t row_bytes = slots * activation_layout(cols).row_bytes;
+    const int64_t row_bytes = (slots + kRowsReadBeyond) * activation_layout(cols).row_bytes;
     const int64_t groups = (slots + kTileGroup - 1) / kTileGroup;
     out.rows = arena.take_array<uint8_t>(static_cast<size_t>(row_bytes));
     if (!kernels.wants_tiles) return out;

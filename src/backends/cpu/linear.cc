@@ -65,7 +65,7 @@ Cut cut_product(const CpuPackedWeight& weight, int64_t tokens, int num_threads) 
       std::min({by_bytes, std::max<int64_t>(by_products, 1), by_share}), 1, weight.num_blocks());
   // Kernels for more than a few rows of x take row blocks in pairs, which share what is fetched of
   // x.
-  constexpr int64_t kPairsFrom = 4;
+  constexpr int64_t kPairsFrom = 3;
   if (tokens >= kPairsFrom) cut.chunk_blocks = round_up(cut.chunk_blocks, 2);
   if (!weight.format().is_grouped && tokens == 1)
     cut.chunk_blocks = round_up(cut.chunk_blocks, kFloatUnit);
@@ -101,8 +101,8 @@ struct Scratch {
     const int64_t groups = (rows + kTileGroup - 1) / kTileGroup;
     Scratch s{};
     s.threads = arena.take_array<uint8_t>(static_cast<size_t>(num_threads) * kLinearScratchBytes);
-    s.rows =
-        arena.take_array<uint8_t>(static_cast<size_t>(rows * activation_layout(cols).row_bytes));
+    s.rows = arena.take_array<uint8_t>(
+        static_cast<size_t>((rows + kRowsReadBeyond) * activation_layout(cols).row_bytes));
     if (with_tiles) {
       s.tiles = arena.take_array<int8_t>(static_cast<size_t>(groups * tile_group_bytes(cols)));
     }

@@ -13,9 +13,8 @@ constexpr int64_t kPrefetchBytes = 4608;
 
 // In assembly because the compiler takes a function that only prefetches for one without effect and
 // drops the calls.
-inline void prefetch(const uint8_t* p) {
-  __asm__ volatile("prefetcht0 %0" : : "m"(p[kPrefetchBytes]));
-}
+inline void prefetch_line(const uint8_t* p) { __asm__ volatile("prefetcht0 %0" : : "m"(*p)); }
+inline void prefetch(const uint8_t* p) { prefetch_line(p + kPrefetchBytes); }
 
 // Sums of T rows of x for 16 rows of weights, over the segments of a row block.
 template <int T>

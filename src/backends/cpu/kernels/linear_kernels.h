@@ -29,6 +29,7 @@ enum : int64_t {
   kTileTokens = 256,                // most rows of x that one kernel call keeps sums for
   kTileGroup = 8,                   // rows of x in one AMX tile (as 8 rows of hi, 8 of lo)
   kTileDepth = 64,                  // K of one AMX tile
+  kRowsReadBeyond = 3,              // rows of x after the last that kernels may read, not use
   kLinearScratchBytes = 128 << 10,  // of one thread
 };
 
@@ -63,8 +64,9 @@ struct ActivationLayout {
   int64_t tile_sums[kGroupLevels];  // float [group][8 rows]
 };
 
-// x quantised. tiles: only for AMX, for 8 rows of x each [ceil(cols / 64)][16][64] int8, rows 0..7
-// of a tile hi and 8..15 lo of the 8 rows, then their scales and sums; null otherwise.
+// x quantised, with room for kRowsReadBeyond rows after the last. tiles: only for AMX, for 8 rows
+// of x each [ceil(cols / 64)][16][64] int8, rows 0..7 of a tile hi and 8..15 lo of the 8 rows, then
+// their scales and sums; null otherwise.
 struct Activations {
   ActivationLayout layout;
   uint8_t* rows;

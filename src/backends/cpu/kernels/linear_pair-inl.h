@@ -1,5 +1,5 @@
-// Two row blocks and twelve or eight rows of x at once, for AVX-512 VNNI: so many sums hide the
-// latency of the product, and each pair of x that is fetched meets both blocks. In assembly because
+// Two row blocks and twelve, eight or four rows of x at once, for AVX-512 VNNI: so many sums hide
+// the latency of the product, and each pair of x that is fetched meets both blocks. In assembly because
 // the compiler keeps a pointer for each row of x, more than there are registers for, and spills the
 // sums.
 #pragma once
@@ -11,9 +11,16 @@
 namespace markbase::backends::cpu {
 namespace {
 
-// Rows of x that a call takes: the first for as long as there are so many.
-constexpr int kPairTokens = 12;
-constexpr int kPairTokensFew = 8;
+// Rows of x that a call takes when so many are left, 0 for the last one alone. Up to
+// kRowsReadBeyond of them may be rows that x does not have: their sums are dropped, and to leave
+// them out would take longer. Fourteen to sixteen rows are twice eight, because four at once hide
+// less.
+constexpr int pair_tokens(int64_t left) {
+  if (left > 16 || (left >= 10 && left <= 13)) return 12;
+  if (left >= 5) return 8;
+  return left > 1 ? 4 : 0;
+}
+static_assert(kRowsReadBeyond >= 3);
 
 // A group of `pairs` (a multiple of 4) pairs of columns.
 struct PairGroup {
@@ -57,6 +64,12 @@ struct PairGroup {
   MB_ROW(i, 5, 13, "(%[x],%[r5])", 31) \
   MB_ROW(i, 6, 14, "(%[x],%[r3],2)", 26) \
   MB_ROW(i, 7, 15, "(%[x],%[r7])", 27)
+#define MB_STEP_4(i) \
+  MB_PANELS(i) \
+  MB_ROW(i, 0, 4, "(%[x])", 26) \
+  MB_ROW(i, 1, 5, "(%[x],%[r1])", 27) \
+  MB_ROW(i, 2, 6, "(%[x],%[r1],2)", 28) \
+  MB_ROW(i, 3, 7, "(%[x],%[r3])", 29)
 #define MB_ZERO(n) "vpxord %%zmm" #n ", %%zmm" #n ", %%zmm" #n "\n\t"
 // segment = fma(scale, float(sum), segment)
 #define MB_END(n, scale)                                        \
@@ -125,10 +138,30 @@ inline void multiply_pair_8(const PairGroup& g) {
         [s] "r"(g.scales), [seg] "r"(g.segment), [next] "i"(kNext)
       : "cc", "memory", MB_CLOBBERS);
 }
+
+template <int64_t kNext>
+inline void multiply_pair_4(const PairGroup& g) {
+  const uint8_t* x = g.x;
+  const int16_t* panel = g.panel;
+  const int64_t r = g.stride;
+  __asm__ volatile(
+      MB_ZERO(0) MB_ZERO(1) MB_ZERO(2) MB_ZERO(3)
+      MB_ZERO(4) MB_ZERO(5) MB_ZERO(6) MB_ZERO(7)
+      "1:\n\t"
+      MB_STEP_4(0) MB_STEP_4(1) MB_STEP_4(2) MB_STEP_4(3)
+      MB_NEXT_STEPS
+      MB_END(0, 24) MB_END(1, 24) MB_END(2, 24) MB_END(3, 24)
+      MB_END(4, 25) MB_END(5, 25) MB_END(6, 25) MB_END(7, 25)
+      : [x] "+r"(x), [p] "+r"(panel)
+      : [end] "r"(g.panel + g.pairs * 2 * kLanes), [r1] "r"(r), [r3] "r"(3 * r),
+        [s] "r"(g.scales), [seg] "r"(g.segment), [next] "i"(kNext)
+      : "cc", "memory", MB_CLOBBERS);
+}
 #undef MB_CLOBBERS
 #undef MB_NEXT_STEPS
 #undef MB_END
 #undef MB_ZERO
+#undef MB_STEP_4
 #undef MB_STEP_8
 #undef MB_STEP_12
 #undef MB_PANELS

@@ -14,6 +14,9 @@ struct PanelScratch {
   SegmentScales scales;
   float* spans;   // [kTileTokens][16]
   float* totals;  // [kTileTokens][16]
+  // The segment that is unpacked next, fetched while this one is multiplied.
+  const uint8_t* next;
+  int64_t next_lines;
 };
 
 constexpr int64_t kSpan = kSpanSegments * kSegment;
@@ -29,7 +32,19 @@ inline PanelScratch carve_panel(uint8_t* scratch) {
   s.scales = {floats, floats + 16 * kBlockRows};
   s.spans = floats + 32 * kBlockRows;
   s.totals = s.spans + kTileTokens * kBlockRows;
+  s.next = nullptr;
+  s.next_lines = 0;
   return s;
+}
+
+inline int64_t lines_per_group(const PanelScratch& scratch, int64_t groups) {
+  return (scratch.next_lines + groups - 1) / groups;
+}
+
+// Fetches one of `groups` equal parts of the next segment.
+inline void prefetch_part(const PanelScratch& scratch, int64_t lines, int64_t g) {
+  const int64_t end = least(scratch.next_lines, (g + 1) * lines);
+  for (int64_t i = g * lines; i < end; ++i) prefetch_line(scratch.next + 64 * i);
 }
 
 // span = fma(a, segment, span) for the segment that begins at column `begin`; the first segment of
@@ -39,7 +54,30 @@ inline __attribute__((always_inline)) void add_to_span(float* span, FVec a, FVec
   store_f(span, fma_f(a, segment, begin % kSpan == 0 ? zero_f() : load_f(span)));
 }
 
-template <CodeKind K>
+// The 16 pairs of columns of a unit for kLanes rows; codes that begin at zero have nothing taken
+// away.
+template <CodeKind K, bool kFromZero>
+inline __attribute__((always_inline)) void unpack_unit(const uint8_t* low, const uint8_t* high,
+                                                       IVec table, IVec zero, uint8_t* out) {
+  const auto put = [&](int pair, IVec codes) __attribute__((always_inline)) {
+    store_i(out + pair * 64, kFromZero ? codes : sub16(codes, zero));
+  };
+#pragma GCC unroll 8
+  for (int s = 0; s < 8; ++s) {
+    if constexpr (K == CodeKind::k4) {
+      const IVec words = load_i(low + 64 * (s / 2));
+      const int shift = 4 * (s % 2);
+      put(2 * s, and_i(shift16(words, shift), set1_i16(0x000f)));
+      put(2 * s + 1, s % 2 == 0 ? and_i(shift16(words, 8), set1_i16(0x000f)) : shift16(words, 12));
+    } else {
+      const IVec bytes = unit_codes<K>(low, high, table, s);
+      put(2 * s, even_codes(bytes));
+      put(2 * s + 1, odd_codes(bytes));
+    }
+  }
+}
+
+template <CodeKind K, bool kFromZero>
 void unpack_panel(const GroupedFormat& f, const uint8_t* segment, int64_t length, int16_t* panel) {
   const uint8_t* low = segment;
   const uint8_t* high = segment + first_plane_bytes(f, length);
@@ -48,17 +86,19 @@ void unpack_panel(const GroupedFormat& f, const uint8_t* segment, int64_t length
   uint8_t* out = reinterpret_cast<uint8_t*>(panel);
   for (int64_t u = 0; u < length / kUnit; ++u) {
     for (int v = 0; v < kVecs; ++v) {
-#pragma GCC unroll 8
-      for (int s = 0; s < 8; ++s) {
-        const IVec bytes = unit_codes<K>(low + v * kVecBytes, high + v * kVecBytes, table, s);
-        store_i(out + (2 * s) * 64 + v * kVecBytes, sub16(even_codes(bytes), zero));
-        store_i(out + (2 * s + 1) * 64 + v * kVecBytes, sub16(odd_codes(bytes), zero));
-      }
+      const int64_t at = v * kVecBytes;
+      unpack_unit<K, kFromZero>(low + at, high + at, table, zero, out + at);
     }
     low += kPlaneStride<K>;
     high += kHighStride<K>;
     out += 16 * 64;
   }
+}
+
+template <CodeKind K>
+void unpack_panel(const GroupedFormat& f, const uint8_t* segment, int64_t length, int16_t* panel) {
+  return f.zero_point == 0 ? unpack_panel<K, true>(f, segment, length, panel)
+                           : unpack_panel<K, false>(f, segment, length, panel);
 }
 
 void unpack_any_panel(const GroupedFormat& f, const uint8_t* segment, int64_t length,
@@ -92,7 +132,9 @@ void panel_tile(const GroupedArgs& args, const PanelScratch& scratch, int64_t be
   const int64_t pairs = f.group_size / 2;
   const int64_t groups = length / f.group_size;
   int64_t at = 0;  // bytes into x16
+  const int64_t lines = token == 0 ? lines_per_group(scratch, groups) : 0;
   for (int64_t g = 0; g < groups; ++g) {
+    if (lines > 0) prefetch_part(scratch, lines, g);
     IVec acc[T][kVecs];
 #pragma GCC unroll 12
     for (int t = 0; t < T; ++t) {
@@ -171,17 +213,25 @@ void pair_tile(const GroupedArgs& args, const PanelScratch* scratch, int64_t beg
 #pragma GCC unroll 24
   for (int i = 0; i < 2 * T; ++i) store_f(segment + i * kBlockRows, zero_f());
   const int64_t pairs = f.group_size / 2;
-  for (int64_t g = 0; g < length / f.group_size; ++g) {
+  const int64_t groups = length / f.group_size;
+  const int64_t lines = token == 0 ? lines_per_group(scratch[0], groups) : 0;
+  for (int64_t g = 0; g < groups; ++g) {
+    if (lines > 0) {
+      prefetch_part(scratch[0], lines, g);
+      prefetch_part(scratch[1], lines, g);
+    }
     const PairGroup group = {state.codes[0] + g * 4 * pairs,
                              state.codes[1] - state.codes[0],
                              scratch[0].panel + g * pairs * 2 * kBlockRows,
                              pairs,
                              scratch[0].scales.scales + g * kBlockRows,
                              segment};
-    if constexpr (T == kPairTokens) {
+    if constexpr (T == 12) {
       multiply_pair_12<kPanelBytes>(group);
-    } else {
+    } else if constexpr (T == 8) {
       multiply_pair_8<kPanelBytes>(group);
+    } else {
+      multiply_pair_4<kPanelBytes>(group);
     }
     if (!f.has_offset) continue;
     for (int b = 0; b < 2; ++b) {
@@ -210,12 +260,12 @@ void panel_segment(const GroupedArgs& args, const PanelScratch* scratch, int64_t
                    int64_t length) {
   int64_t token = 0;
 #if defined(__AVX512VNNI__)
-  for (; B == 2 && token + kPairTokens <= args.num_tokens; token += kPairTokens) {
-    pair_tile<kPairTokens>(args, scratch, begin, length, token);
-  }
-  if (B == 2 && token + kPairTokensFew <= args.num_tokens) {
-    pair_tile<kPairTokensFew>(args, scratch, begin, length, token);
-    token += kPairTokensFew;
+  if constexpr (B == 2) {
+    while (const int take = pair_tokens(args.num_tokens - token)) {
+      const auto tile = take == 12 ? pair_tile<12> : take == 8 ? pair_tile<8> : pair_tile<4>;
+      tile(args, scratch, begin, length, token);
+      token += take;
+    }
   }
 #endif
   for (; token < args.num_tokens; token += kTile) {
@@ -226,7 +276,7 @@ void panel_segment(const GroupedArgs& args, const PanelScratch* scratch, int64_t
 
 // B row blocks from `block` on.
 template <int B>
-void panel_run(const GroupedArgs& args, const PanelScratch* scratch, int64_t block) {
+void panel_run(const GroupedArgs& args, PanelScratch* scratch, int64_t block) {
   const GroupedFormat& f = *args.format;
   const int64_t cols = args.x->layout.cols;
   const uint8_t* segments[B];
@@ -240,6 +290,9 @@ void panel_run(const GroupedArgs& args, const PanelScratch* scratch, int64_t blo
       segment_scales(f, segments[b] + code_bytes(f, length), length / f.group_size,
                      scratch[b].scales);
       segments[b] += segment_bytes(f, length);
+      scratch[b].next =
+          begin + kSegment < cols ? segments[b] : args.blocks + (block + B + b) * args.block_bytes;
+      scratch[b].next_lines = (segment_bytes(f, least(kSegment, cols)) + 63) / 64;
     }
     panel_segment<B>(args, scratch, begin, length);
     for (int b = 0; b < B; ++b) end_segment(scratch[b], args.num_tokens, begin, cols);

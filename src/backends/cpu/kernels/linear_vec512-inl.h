@@ -21,10 +21,11 @@ constexpr int kTile = 12;
 // Row blocks whose panels are multiplied together.
 #if defined(__AVX512VNNI__)
 constexpr int kPanelBlocks = 2;
+constexpr int kFusedTokens = 2;
 #else
 constexpr int kPanelBlocks = 1;
-#endif
 constexpr int kFusedTokens = 4;
+#endif
 // Sums that one row of x is spread over, so that the latency of the product does not chain them.
 #if defined(__AVX512VNNI__)
 constexpr int kMostChains = 4;
