@@ -1,7 +1,7 @@
 // Two row blocks and twelve, eight or four rows of x at once, for AVX-512 VNNI: so many sums hide
-// the latency of the product, and each pair of x that is fetched meets both blocks. In assembly because
-// the compiler keeps a pointer for each row of x, more than there are registers for, and spills the
-// sums.
+// the latency of the product, and each pair of x that is fetched meets both blocks. In assembly
+// because the compiler keeps a pointer for each row of x, more than there are registers for, and
+// spills the sums.
 #pragma once
 
 #include "backends/cpu/kernels/linear_fused-inl.h"
