@@ -370,7 +370,7 @@ typedef struct mb_engine_stats {
   int64_t kv_blocks_used;  // by answers under way
   int64_t kv_blocks_kept;  // by the prefix cache alone
   double step_ms;          // inside the model
-  double scheduling_ms;    // around it: choosing, text, callbacks excluded
+  double scheduling_ms;    // around it: choosing rows, text, callbacks
 } mb_engine_stats;
 // Set stats->size before the call.
 MB_EXPORT mb_status mb_engine_get_stats(const mb_engine* engine, mb_engine_stats* stats,
