@@ -46,11 +46,11 @@ struct EngineOptions {
 };
 
 struct SamplingOptions {
-  float temperature = 1.0F;  // 0: greedy
+  float temperature = 1.0F;  // 0: greedy; at most 1e6
   int top_k = 0;             // 0: off
   float top_p = 1.0F;
   float min_p = 0.0F;
-  float repetition_penalty = 1.0F;
+  float repetition_penalty = 1.0F;  // 0.001 to 1e6; 1: off
   uint64_t seed = 0;
 };
 
