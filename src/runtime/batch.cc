@@ -45,7 +45,8 @@ void Batch::add(const std::shared_ptr<RequestState>& request) {
     sequences.push_back(std::move(sequence));
   }
   group->reader = sequences.front().get();
-  ended_.reserve(ended_.capacity() + count);
+  // All that is under way may end at once.
+  reserve_for(scheduler_.running().size() + scheduler_.waiting().size() + count, &ended_);
   scheduler_.add(std::move(sequences));
 }
 
@@ -154,6 +155,7 @@ void Batch::give_token(const StepPlan::Piece& piece, size_t output) {
   ++stats_.generated_tokens;
   std::optional<TokenLogprobs> logprobs;
   if (num_top_[output] >= 0) logprobs = std::move(logprobs_[output]);
+  piece.sequence->paused = false;
   piece.sequence->answer->take(ids_[output], std::move(logprobs));
 }
 
@@ -169,12 +171,15 @@ void Batch::give_tokens() {
 // numbers. Nobody else's answer depends on it, so each runs alone, to the bits of the step.
 void Batch::run_one_by_one() {
   for (const StepPlan::Piece& piece : plan_.pieces) {
+    Sequence& sequence = *piece.sequence;
+    // The step that failed has marked what it drew as seen.
+    if (piece.draws) model_.runner->set_seen(sequence.slot, sequence.answer->ids());
     Result<void> done = run_pieces({&piece, 1});
     if (!done.ok()) {
-      piece.sequence->answer->fail(std::move(done).error());
+      sequence.answer->fail(std::move(done).error());
       continue;
     }
-    scheduler_.computed(*piece.sequence);
+    scheduler_.computed(sequence);
     if (piece.draws) give_token(piece, 0);
   }
 }

@@ -36,6 +36,8 @@ class Batch {
   bool step();
   // Hands the runner over: everything waits, to go on later to the same bits.
   void pause() { scheduler_.preempt_all(); }
+  // Whether it should be given time before it is paused again.
+  bool is_catching_up() const { return scheduler_.is_catching_up(); }
   // Ends everything.
   void end_all(std::string_view reason);
 

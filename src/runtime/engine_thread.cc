@@ -92,29 +92,30 @@ void EngineThread::loop() {
   batch_.end_all("cancelled");
 }
 
+std::shared_ptr<RequestState> EngineThread::next_request() {
+  const std::lock_guard lock(mutex_);
+  if (inbox_.empty()) return nullptr;
+  std::shared_ptr<RequestState> request = std::move(inbox_.front());
+  inbox_.pop_front();
+  return request;
+}
+
+const std::function<void()>* EngineThread::next_job() {
+  const std::lock_guard lock(mutex_);
+  if (jobs_.empty()) return nullptr;
+  const std::function<void()>* job = jobs_.front();
+  jobs_.pop_front();
+  return job;
+}
+
 bool EngineThread::round() {
-  std::shared_ptr<RequestState> request;
-  const std::function<void()>* job = nullptr;
-  while (true) {
-    {
-      const std::lock_guard lock(mutex_);
-      request = nullptr;
-      job = nullptr;
-      if (!inbox_.empty()) {
-        request = std::move(inbox_.front());
-        inbox_.pop_front();
-      } else if (!jobs_.empty()) {
-        job = jobs_.front();
-        jobs_.pop_front();
-      }
-    }
-    if (request != nullptr) {
-      take_in(std::move(request));
-    } else if (job != nullptr) {
+  while (auto request = next_request()) take_in(std::move(request));
+  // A step between any two jobs, and where they throw answers out, a token for each of these:
+  // neither waits for the other for ever.
+  if (!batch_.is_catching_up()) {
+    if (const auto* job = next_job()) {
       batch_.pause();
       (*job)();
-    } else {
-      break;
     }
   }
   const bool stepped = batch_.step();

@@ -36,8 +36,11 @@ class EngineThread {
 
  private:
   void loop();
-  // One round: what came in, jobs, a step. False: nothing to do until something comes in.
+  // One round: what came in, a job, a step. False: nothing to do until something comes in.
   bool round();
+  // Null: there is none.
+  std::shared_ptr<RequestState> next_request();
+  const std::function<void()>* next_job();
   void take_in(std::shared_ptr<RequestState> request);
   void publish();
 

@@ -24,6 +24,12 @@ constexpr int64_t border_below(int64_t tokens) {
   return tokens / ops::kKvBlockTokens * ops::kKvBlockTokens;
 }
 
+// Room for the tokens that it has yet to compute, and the next block of everyone: with less it
+// would be thrown out again.
+constexpr int64_t tokens_to_enter(int64_t missing, size_t num_running) {
+  return missing + ops::kKvBlockTokens * static_cast<int64_t>(num_running + 1);
+}
+
 int priority_of(const Sequence& sequence) { return sequence.answer->request().priority; }
 
 bool served_before(const Sequence& a, const Sequence& b) {
@@ -62,8 +68,9 @@ Scheduler::Scheduler(ModelRunner& runner)
 
 void Scheduler::add(std::vector<std::unique_ptr<Sequence>> sequences) {
   // Room for those that run now and may have to wait again.
-  waiting_.reserve(waiting_.size() + running_.size() + sequences.size());
+  reserve_for(waiting_.size() + running_.size() + sequences.size(), &waiting_);
   for (auto& sequence : sequences) insert(std::move(sequence), &waiting_);
+  refused_at_ = -1;
 }
 
 void Scheduler::plan_step(StepPlan* plan) {
@@ -86,25 +93,31 @@ void Scheduler::plan_pooling(int64_t num_decoding, StepPlan* plan) {
 // --- who runs ---
 
 void Scheduler::admit() {
-  while (!waits_for_blocks_ && !waiting_.empty() && admit_first()) {
+  while (!waiting_.empty() && !fits_no_better() && admit_first()) {
   }
+}
+
+bool Scheduler::fits_no_better() const {
+  return refused_at_ >= 0 && runner_.available_tokens() <= refused_at_;
 }
 
 // False: the first that may come in has to wait. Nobody overtakes it, so that it gets its turn.
 bool Scheduler::admit_first() {
-  const auto first = std::find_if(waiting_.begin(), waiting_.end(), may_come);
-  if (first == waiting_.end()) return false;
-  const int slot = open_slot(**first);
+  const auto to_come = [&] { return std::find_if(waiting_.begin(), waiting_.end(), may_come); };
+  if (to_come() == waiting_.end()) return false;
+  make_room(**to_come());
+  // Those who made room wait behind it.
+  const auto first = to_come();
+  const int slot = runner_.open_sequence();
   if (slot < 0) return false;
   (*first)->slot = slot;
   const Prefix prefix = find_prefix(**first);
-  // What is left of it, and the next block of everyone else: less would have it thrown out again.
-  const int64_t needed = (*first)->answer->num_tokens() - prefix.tokens +
-                         ops::kKvBlockTokens * static_cast<int64_t>(running_.size() + 1);
+  const int64_t missing = (*first)->answer->num_tokens() - prefix.tokens;
+  const int64_t needed = tokens_to_enter(missing, running_.size());
   if (!running_.empty() && runner_.available_tokens() < needed) {
     runner_.close_sequence(slot);
     (*first)->slot = -1;
-    waits_for_blocks_ = true;
+    refused_at_ = runner_.available_tokens();
     return false;
   }
   std::unique_ptr<Sequence> sequence = std::move(*first);
@@ -114,13 +127,21 @@ bool Scheduler::admit_first() {
   return true;
 }
 
-// A place in the cache; -1: all are taken by answers that matter as much.
-int Scheduler::open_slot(const Sequence& sequence) {
-  const int slot = runner_.open_sequence();
-  if (slot >= 0 || running_.empty()) return slot;
-  if (priority_of(*running_.back()) >= priority_of(sequence)) return -1;
-  preempt(running_.size() - 1);
-  return runner_.open_sequence();
+// Throws out answers of lower priority, the last first, where that gives the sequence a place and
+// blocks; nobody where it would not.
+void Scheduler::make_room(const Sequence& sequence) {
+  const int64_t missing = sequence.answer->num_tokens();
+  int64_t available = runner_.available_tokens();
+  size_t left = running_.size();
+  bool fits = false;
+  while (true) {
+    const bool has_slot = left < static_cast<size_t>(runner_.options().max_sequences);
+    fits = left == 0 || (has_slot && available >= tokens_to_enter(missing, left));
+    if (fits || priority_of(*running_[left - 1]) >= priority_of(sequence)) break;
+    --left;
+    available += border_below(running_[left]->num_computed + ops::kKvBlockTokens - 1);
+  }
+  while (fits && running_.size() > left) preempt(running_.size() - 1);
 }
 
 // Blocks that hold the beginning of what the sequence has, from earlier requests or from the answer
@@ -167,8 +188,13 @@ void Scheduler::preempt(size_t running_idx) {
 }
 
 void Scheduler::preempt_all() {
+  for (const auto& sequence : running_) sequence->paused = true;
   while (!running_.empty()) preempt(running_.size() - 1);
-  waits_for_blocks_ = false;
+  refused_at_ = -1;
+}
+
+bool Scheduler::is_catching_up() const {
+  return std::ranges::any_of(running_, [](const auto& sequence) { return sequence->paused; });
 }
 
 void Scheduler::take_ended(std::vector<std::unique_ptr<Sequence>>* ended) {
@@ -179,8 +205,8 @@ void Scheduler::take_ended(std::vector<std::unique_ptr<Sequence>>* ended) {
         keep_prefix(*sequence);
         runner_.close_sequence(sequence->slot);
         sequence->slot = -1;
-        waits_for_blocks_ = false;
       }
+      refused_at_ = -1;
       if (sequence->group->reader == sequence.get()) sequence->group->reader = nullptr;
       ended->push_back(std::move(sequence));
     }
@@ -188,7 +214,6 @@ void Scheduler::take_ended(std::vector<std::unique_ptr<Sequence>>* ended) {
   };
   take_from(&running_);
   take_from(&waiting_);
-  if (running_.empty()) waits_for_blocks_ = false;
 }
 
 // --- rows ---
@@ -202,7 +227,7 @@ void Scheduler::plan_decoding(StepPlan* plan) {
     while (i < running_.size() && !(has_room = runner_.reserve(sequence.slot, sequence.num_computed,
                                                                sequence.num_computed + 1))) {
       preempt(running_.size() - 1);  // perhaps the sequence itself
-      waits_for_blocks_ = true;
+      refused_at_ = runner_.available_tokens();
     }
     if (has_room) add_rows(sequence, sequence.num_computed + 1, plan);
   }
@@ -250,7 +275,7 @@ int64_t Scheduler::plan_prompt(Sequence& sequence, int64_t tokens, StepPlan* pla
     const bool may_go = served_before(sequence, last) && last.planned_end == last.num_computed;
     if (!may_go) return 0;
     preempt(running_.size() - 1);
-    waits_for_blocks_ = true;
+    refused_at_ = runner_.available_tokens();
   }
   add_rows(sequence, end, plan);
   return end - begin;

@@ -4,6 +4,7 @@
 // is computed again later, to the same bits. No result depends on anything decided here.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -16,6 +17,12 @@
 namespace markbase::runtime {
 
 struct Sequence;
+
+// Room for so many elements; asked for one more again and again, it moves them seldom.
+template <class T>
+void reserve_for(size_t count, std::vector<T>* elements) {
+  if (count > elements->capacity()) elements->reserve(std::max(count, 2 * elements->capacity()));
+}
 
 // Answers to one prompt.
 struct SequenceGroup {
@@ -33,6 +40,7 @@ struct Sequence {
   int64_t next_border = 0;   // where its prefix is kept on the way; 0: nowhere
   int64_t planned_end = 0;   // positions below are computed by the step planned; else num_computed
   bool prompt_is_kept = false;
+  bool paused = false;  // thrown out by preempt_all(), and nothing was drawn since
 
   int64_t num_pending() const { return answer->num_tokens() - num_computed; }
   bool is_decoding() const { return num_pending() == 1 && !answer->pools(); }
@@ -77,6 +85,9 @@ class Scheduler {
   void take_ended(std::vector<std::unique_ptr<Sequence>>* ended);
   // Everything waits, and the runner is free. It will go on to the same bits.
   void preempt_all();
+  // Whether somebody who runs has drawn nothing since then: who pauses again and again would have
+  // them compute the same for ever.
+  bool is_catching_up() const;
 
   std::span<const std::unique_ptr<Sequence>> running() const { return running_; }
   std::span<const std::unique_ptr<Sequence>> waiting() const { return waiting_; }
@@ -91,7 +102,8 @@ class Scheduler {
 
   void admit();
   bool admit_first();
-  int open_slot(const Sequence& sequence);
+  bool fits_no_better() const;
+  void make_room(const Sequence& sequence);
   Prefix find_prefix(Sequence& sequence);
   void enter(Sequence& sequence, const Prefix& prefix);
   void plan_decoding(StepPlan* plan);
@@ -108,8 +120,10 @@ class Scheduler {
   std::vector<std::unique_ptr<Sequence>> running_;
   std::vector<std::unique_ptr<Sequence>> waiting_;
   std::vector<Sequence*> prompts_;  // those of a step that read their prompt
-  bool waits_for_blocks_ = false;   // the first that waits did not fit; nothing has left since
-  int64_t turn_ = 0;                // which prompt is served first among equals
+  // So many tokens were available when the first that waits did not fit; -1: it was not refused,
+  // or another one may be the first now.
+  int64_t refused_at_ = -1;
+  int64_t turn_ = 0;  // which prompt is served first among equals
   int64_t num_preemptions_ = 0;
 };
 
