@@ -36,10 +36,11 @@ class MB_EXPORT Tokenizer {
     std::vector<std::string> ignored;  // options that the model's template does not know
   };
   Result<Prompt> chat_prompt(std::span<const Message> messages, bool add_generation_prompt) const;
-  // The same for a JSON object: "messages" with tool calls, reasoning and parts, "tools",
-  // "enable_thinking", "preserve_thinking", "add_generation_prompt", "continue_final_message".
-  // Pictures, sounds and videos are placeholders in the text. Errors also: kUsage for a key that
-  // would be lost, kBadInput for text that is no JSON.
+  // The same for a JSON object: "messages" with tool calls (arguments as an object, or as the JSON
+  // text of one, as servers have them), reasoning and parts, "tools", "enable_thinking",
+  // "preserve_thinking", "add_generation_prompt", "continue_final_message". Pictures, sounds and
+  // videos are placeholders in the text. Errors also: kUsage for a key that would be lost,
+  // kBadInput for text that is no JSON.
   Result<Prompt> chat_prompt(std::string_view request) const;
 
   int64_t vocab_size() const;

@@ -1,6 +1,7 @@
 #include "runtime/chat_prompt.h"
 
 #include "base/error.h"
+#include "tokenizer/call_arguments.h"
 #include "tokenizer/chat_template.h"
 
 namespace markbase::runtime {
@@ -44,6 +45,7 @@ Result<ChatPrompt> chat_prompt(const tokenizer::Tokenizer& tokenizer,
 Result<ChatPrompt> chat_prompt(const tokenizer::Tokenizer& tokenizer, std::string_view request,
                                bool allow_media) {
   MB_ASSIGN(auto parsed, tokenizer::parse_chat_request(request));
+  MB_TRY(tokenizer::read_call_arguments(parsed));
   return prompt_of(tokenizer, std::move(parsed), allow_media);
 }
 

@@ -25,8 +25,9 @@ bool has_chat_format(const tokenizer::Tokenizer& tokenizer);
 // format.
 Result<ChatPrompt> chat_prompt(const tokenizer::Tokenizer& tokenizer,
                                std::span<const Message> messages, bool add_generation_prompt);
-// The same for a request as JSON (tokenizer/chat_request.h). Placeholders of media stay in the text
-// with allow_media; without it they are refused.
+// The same for a request as JSON (tokenizer/chat_request.h), where the arguments of a call may be
+// JSON text, as servers have them: the object in it goes to the template. Placeholders of media
+// stay in the text with allow_media; without it they are refused.
 Result<ChatPrompt> chat_prompt(const tokenizer::Tokenizer& tokenizer, std::string_view request,
                                bool allow_media);
 

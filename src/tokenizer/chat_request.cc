@@ -18,10 +18,18 @@ using jinja::Value;
 
 // Older names of reasoning; the first is the one that templates read.
 constexpr std::string_view kReasoningNames[] = {"reasoning_content", "thinking", "reasoning"};
+constexpr std::string_view kRequestKeys[] = {"messages",
+                                             "tools",
+                                             "add_generation_prompt",
+                                             "continue_final_message",
+                                             "enable_thinking",
+                                             "preserve_thinking"};
 constexpr std::string_view kMessageKeys[] = {
     "role",           "content",           "name",     "tool_calls", "tool_call_id",
     "tool_responses", "reasoning_content", "thinking", "reasoning",
 };
+constexpr std::string_view kCallKeys[] = {"id", "type", "function"};
+constexpr std::string_view kFunctionKeys[] = {"name", "arguments"};
 constexpr std::string_view kMediaTypes[] = {"image", "image_url", "audio", "input_audio", "video"};
 // As transformers marks the place; the space at its end tells whether the template trimmed it.
 constexpr std::string_view kMark = "CONTINUE_FINAL_MESSAGE_TAG ";
@@ -100,6 +108,30 @@ struct Checker {
             key);
       }
     }
+    return check_call_keys(message);
+  }
+
+  template <class Keys>
+  Result<void> check_keys(const Dict& dict, const Keys& known, std::string_view of) const {
+    for (const auto& [key, value] : dict.items) {
+      if (is_one_of(key.view(), known) || in_template(key.view())) continue;
+      return base::usage_error(
+          "messages: message {}{} has the key '{}', which neither the chat format nor this model's "
+          "template knows",
+          index, of, key.view());
+    }
+    return {};
+  }
+
+  Result<void> check_call_keys(const Dict& message) const {
+    const Value* calls = message.find("tool_calls");
+    if (calls == nullptr) return {};
+    for (const Value& call : calls->list->items) {
+      MB_TRY(check_keys(*call.dict, kCallKeys, ": a call"));
+      const Value* function = call.dict->find("function");
+      if (function == nullptr || !function->is(Type::kDict)) continue;
+      MB_TRY(check_keys(*function->dict, kFunctionKeys, ": the function of a call"));
+    }
     return {};
   }
 
@@ -107,13 +139,7 @@ struct Checker {
     const Value* role = message.find("role");
     if (role == nullptr || !role->is_string())
       return base::usage_error("messages: message {} has no 'role' that is a text", index);
-    for (const auto& [key, value] : message.items) {
-      if (is_one_of(key.view(), kMessageKeys) || in_template(key.view())) continue;
-      return base::usage_error(
-          "messages: message {} has the key '{}', which neither the chat format nor this model's "
-          "template knows",
-          index, key.view());
-    }
+    MB_TRY(check_keys(message, kMessageKeys, ""));
     MB_TRY(check_content(message));
     return check_calls(message);
   }
@@ -186,7 +212,10 @@ Result<ChatRequest> parse_chat_request(std::string_view json) {
   ChatRequest request;
   request.arena = std::make_unique<jinja::Arena>();
   MB_ASSIGN(const Value root, jinja::value_from_json(json, "request", *request.arena));
-  if (!root.is(Type::kDict)) return base::usage_error("expected a JSON object");
+  if (!root.is(Type::kDict)) {
+    return base::usage_error("expected a JSON object with {}, got a {}",
+                             fmt::join(kRequestKeys, ", "), jinja::type_name(root));
+  }
   for (const auto& [key, value] : root.dict->items) {
     if (!value.is(Type::kNone)) MB_TRY(read_key(request, key.view(), value));
   }

@@ -43,8 +43,8 @@ using Mentions = bool (*)(const void* context, std::string_view word);
 
 // What transformers does to messages before it renders them: keys with null are left out, and
 // reasoning goes by all of its names. Refuses (kUsage) what the template would lose without a word:
-// keys of a message that are neither known nor in the template, media and tool calls that the
-// template has no place for.
+// keys of a message or a call that are neither known nor in the template, media and tool calls that
+// the template has no place for.
 Result<void> prepare_messages(ChatRequest& request, Mentions mentions, const void* context);
 
 // Hides a mark behind the text that is to be continued; false: the last message has no such text.
