@@ -1,4 +1,4 @@
-// tokenize: text to ids and back. template: messages to a prompt.
+// tokenize: text to ids and back.
 #include <cstdio>
 
 #include "base/error.h"
@@ -127,25 +127,6 @@ Result<int> tokenize(const TokenizeOptions& options) {
   return 0;
 }
 
-Result<base::Json> template_line(const Tokenizer& tokenizer, std::string_view line) {
-  MB_ASSIGN(Tokenizer::Prompt prompt, tokenizer.chat_prompt(line));
-  base::Json answer;
-  answer["prompt"] = prompt.text;
-  answer["ids"] = prompt.ids;
-  if (!prompt.ignored.empty()) answer["ignored"] = prompt.ignored;
-  return answer;
-}
-
-Result<int> render_template(const SharedOptions& shared) {
-  MB_TRY(check_engine_options(shared));
-  MB_ASSIGN(const std::string path, model_path(shared));
-  MB_ASSIGN(const Tokenizer tokenizer, Tokenizer::load(path));
-  MB_ASSIGN(const std::string text, read_stdin());
-  MB_TRY(
-      for_each_line(text, [&](std::string_view line) { return template_line(tokenizer, line); }));
-  return 0;
-}
-
 }  // namespace
 
 Action make_tokenize(CLI::App& app) {
@@ -163,12 +144,6 @@ Action make_tokenize(CLI::App& app) {
       ->excludes(jsonl)
       ->excludes(special);
   return [options] { return tokenize(*options); };
-}
-
-Action make_template(CLI::App& app) {
-  auto shared = std::make_shared<SharedOptions>();
-  add_shared_options(app, *shared, ModelArgument::kRequired, EngineUse::kNone);
-  return [shared] { return render_template(*shared); };
 }
 
 }  // namespace markbase::cli
