@@ -17,6 +17,17 @@
 namespace markbase::cli {
 namespace {
 
+constexpr const char* kInput =
+    R"(stdin, or the file: requests, one JSON object a line. Each gives a line {"id", "line", "text", "ids",
+"finish_reason", ...} as soon as it is answered.
+  prompt, messages or ids    one of the three; with prompt also system, raw, special
+  messages                   [{"role", "content", "reasoning_content", "tool_calls", "tool_call_id"}]
+  tools, enable_thinking     tools to call (OpenAI form), thoughts first
+  temperature, top_k, top_p, min_p, repetition_penalty, seed, max_tokens, stop, ignore_eos
+                             as the options of run
+  n, logprobs, top_logprobs  several answers, log probabilities of their tokens
+  id, priority               a text or an integer (default: the number of the line); higher ones first)";
+
 struct BatchOptions {
   SharedOptions shared;
   BatchDefaults defaults;
@@ -159,7 +170,8 @@ class Batch {
     Result<base::Json> json = base::parse_json(line.text, "the line");
     if (!json.ok()) return std::move(json).error();
     if (!json->is_object()) {
-      return base::usage_error("expected a JSON object, got {}", json->type_name());
+      return base::usage_error(
+          "expected a JSON object with one of prompt, messages and ids, got {}", json->type_name());
     }
     MB_ASSIGN(const base::Json id, batch_id(*json, line.number));
     item->id = id;
@@ -305,6 +317,7 @@ Action make_batch(CLI::App& app) {
   app.add_option("--tools", options->tools,
                  "a JSON file with the tools that the model may call (OpenAI form)");
   add_sampling_options(app, defaults.sampling);
+  app.footer(kInput);
   return [options] { return batch(*options); };
 }
 

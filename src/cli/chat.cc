@@ -28,6 +28,15 @@ constexpr std::string_view kHelp =
     "/reset forgets the conversation, /save FILE writes it, /help says this, /exit or Ctrl-D ends. "
     "Ctrl-C stops an answer. Pasted text may have many lines; Alt-Enter begins a new one";
 
+constexpr const char* kInput =
+    R"(stdin: messages. On a terminal Enter sends one, and Alt-Enter begins a new line in it; elsewhere each
+line is one. Lines that begin with / are commands:
+  /reset        forgets the conversation
+  /save FILE    writes it, as a JSON list of messages; /save! FILE writes over a file that is there
+  /help         says this
+  /exit         ends, as does Ctrl-D
+  //TEXT        sends /TEXT as a message)";
+
 // Without the spaces around it, or the quotes that a shell would take off.
 std::string plain_argument(std::string_view text) {
   const size_t begin = text.find_first_not_of(" \t");
@@ -74,6 +83,7 @@ void add_options_of_run(CLI::App& app, ChatOptions& options) {
   app.add_option("--audio", p.audio)->group(hidden);
   app.add_option("--video", p.video)->group(hidden);
   app.add_option("--json-schema", options.json_schema)->group(hidden);
+  app.get_option("--json")->group(hidden);
 }
 
 // In the form that servers take. Arguments are JSON text there.
@@ -248,6 +258,7 @@ Action make_chat(CLI::App& app) {
   app.add_option("--system", options->system, "a system message");
   app.add_flag("--think", options->think, "let the model think first");
   add_options_of_run(app, *options);
+  app.footer(kInput);
   return [options] { return run(*options); };
 }
 

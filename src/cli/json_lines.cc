@@ -13,11 +13,12 @@ namespace {
 
 using OnObject = std::function<Result<std::string>(const base::Json&)>;
 
-Result<void> answer_line(std::string_view line, size_t number, const OnObject& handle) {
+Result<void> answer_line(std::string_view line, size_t number,
+                         std::span<const std::string_view> keys, const OnObject& handle) {
   if (line.find_first_not_of(" \t\r") == std::string_view::npos) return {};
   MB_ASSIGN(const base::Json object, base::parse_json(line, fmt::format("line {}", number)));
-  if (!object.is_object()) return base::usage_error("line {}: expected a JSON object", number);
-  Result<std::string> answer = handle(object);
+  const Result<void> checked = check_object(object, keys);
+  Result<std::string> answer = checked.ok() ? handle(object) : checked.error();
   if (!answer.ok()) {
     return Error{answer.error().code, fmt::format("line {}: {}", number, answer.error().message)};
   }
@@ -26,13 +27,20 @@ Result<void> answer_line(std::string_view line, size_t number, const OnObject& h
 
 }  // namespace
 
-Result<void> for_each_json_line(const std::string& file, const OnObject& handle) {
+Result<void> for_each_json_line(const std::string& file, std::span<const std::string_view> keys,
+                                const OnObject& handle) {
   MB_ASSIGN(LineReader reader, LineReader::open(file));
   for (;;) {
     MB_ASSIGN(const std::optional<LineReader::Line> line, reader.next());
     if (!line) return {};
-    MB_TRY(answer_line(line->text, line->number, handle));
+    MB_TRY(answer_line(line->text, line->number, keys, handle));
   }
+}
+
+Result<void> check_object(const base::Json& json, std::span<const std::string_view> keys) {
+  if (json.is_object()) return check_keys(json, keys);
+  return base::usage_error("expected a JSON object with {}, got {}", fmt::join(keys, ", "),
+                           json.type_name());
 }
 
 Result<void> check_keys(const base::Json& object, std::span<const std::string_view> keys) {

@@ -13,10 +13,13 @@ namespace markbase::cli {
 
 // Calls `handle` with every line that is not blank and prints what it returns as one line. `file`:
 // empty or "-" for stdin. Errors: kBadInput for a line that is not JSON, kUsage for one that is no
-// object; those of `handle`, with the number of the line.
+// object or has a key that is none of `keys`; those of `handle`, with the number of the line.
 Result<void> for_each_json_line(
-    const std::string& file, const std::function<Result<std::string>(const base::Json&)>& handle);
+    const std::string& file, std::span<const std::string_view> keys,
+    const std::function<Result<std::string>(const base::Json&)>& handle);
 
+// Errors: kUsage naming `keys` where `json` is no object; as check_keys.
+Result<void> check_object(const base::Json& json, std::span<const std::string_view> keys);
 // Errors: kUsage naming the first key of `object` that is none of `keys`, and the nearest that is.
 Result<void> check_keys(const base::Json& object, std::span<const std::string_view> keys);
 

@@ -113,6 +113,7 @@ void add_prompt_options(CLI::App& app, PromptOptions& prompt) {
   app.add_option("--image", prompt.image, "not in this build yet");
   app.add_option("--audio", prompt.audio, "not in this build yet");
   app.add_option("--video", prompt.video, "not in this build yet");
+  app.footer("stdin: the text, where none of -p, -f and --ids is given.");
 }
 
 Result<EngineOptions> engine_options(const SharedOptions& shared) {

@@ -1,5 +1,5 @@
 // tokenize: text to ids and back.
-#include <cstdio>
+#include <span>
 
 #include "base/error.h"
 #include "cli/cli.h"
@@ -8,6 +8,17 @@
 
 namespace markbase::cli {
 namespace {
+
+constexpr std::string_view kEncodeKeys[] = {"text", "special", "bos"};
+constexpr std::string_view kDecodeKeys[] = {"ids", "skip_special"};
+constexpr const char* kInput =
+    R"(stdin: the text, where neither -p nor -f is given; its ids begin with BOS. With --jsonl or --decode
+JSON objects, one a line:
+  --jsonl     text
+              special         true: control-token spellings become tokens (default: as --special says)
+              bos             true: BOS goes before (default: false)
+  --decode    ids
+              skip_special    true: control tokens are left out (default: false))";
 
 struct TokenizeOptions {
   SharedOptions shared;
@@ -25,11 +36,17 @@ Result<std::string> input_text(const TokenizeOptions& options) {
   return options.file.empty() ? read_stdin() : read_file(options.file);
 }
 
-// Calls `handle` with each non-empty line and prints what it returns as one line.
+// Calls `handle` with the object of each non-empty line and prints what it returns as one line.
 template <class Handle>
-Result<void> for_each_line(const std::string& text, Handle handle) {
+Result<void> for_each_object(const std::string& text, std::span<const std::string_view> keys,
+                             Handle handle) {
   size_t number = 0;
   size_t begin = 0;
+  const auto answer = [&](std::string_view line) -> Result<base::Json> {
+    MB_ASSIGN(const base::Json object, base::parse_json(line, "input"));
+    MB_TRY(check_object(object, keys));
+    return handle(object);
+  };
   while (begin < text.size()) {
     size_t end = text.find('\n', begin);
     if (end == std::string::npos) end = text.size();
@@ -37,22 +54,12 @@ Result<void> for_each_line(const std::string& text, Handle handle) {
     begin = end + 1;
     ++number;
     if (line.find_first_not_of(" \t\r") == std::string_view::npos) continue;
-    Result<base::Json> answer = handle(line);
-    if (!answer.ok())
-      return Error{answer.error().code, fmt::format("line {}: {}", number, answer.error().message)};
-    MB_TRY(print(base::dump_json(*answer) + "\n"));
+    Result<base::Json> json = answer(line);
+    if (!json.ok())
+      return Error{json.error().code, fmt::format("line {}: {}", number, json.error().message)};
+    MB_TRY(print(base::dump_json(*json) + "\n"));
   }
   return {};
-}
-
-// The same with each line parsed as a JSON object.
-template <class Handle>
-Result<void> for_each_object(const std::string& text, Handle handle) {
-  return for_each_line(text, [&](std::string_view line) -> Result<base::Json> {
-    MB_ASSIGN(const base::Json object, base::parse_json(line, "input"));
-    if (!object.is_object()) return base::usage_error("expected a JSON object");
-    return handle(object);
-  });
 }
 
 Result<bool> bool_field(const base::Json& object, const char* key, bool fallback) {
@@ -66,8 +73,6 @@ Result<bool> bool_field(const base::Json& object, const char* key, bool fallback
 // `default_special`: what counts for a line that does not say.
 Result<base::Json> encode_line(const Tokenizer& tokenizer, bool default_special,
                                const base::Json& object) {
-  static constexpr std::string_view kKeys[] = {"text", "special", "bos"};
-  MB_TRY(check_keys(object, kKeys));
   const auto text = object.find("text");
   if (text == object.end() || !text->is_string())
     return base::usage_error("expected a string \"text\"");
@@ -79,8 +84,6 @@ Result<base::Json> encode_line(const Tokenizer& tokenizer, bool default_special,
 }
 
 Result<base::Json> decode_line(const Tokenizer& tokenizer, const base::Json& object) {
-  static constexpr std::string_view kKeys[] = {"ids", "skip_special"};
-  MB_TRY(check_keys(object, kKeys));
   const auto ids = object.find("ids");
   if (ids == object.end() || !ids->is_array())
     return base::usage_error("expected an array \"ids\"");
@@ -108,12 +111,13 @@ Result<int> tokenize(const TokenizeOptions& options) {
   MB_ASSIGN(const Tokenizer tokenizer, Tokenizer::load(path));
   MB_ASSIGN(const std::string text, input_text(options));
   if (options.decode) {
-    MB_TRY(for_each_object(
-        text, [&](const base::Json& object) { return decode_line(tokenizer, object); }));
+    MB_TRY(for_each_object(text, kDecodeKeys, [&](const base::Json& object) {
+      return decode_line(tokenizer, object);
+    }));
     return 0;
   }
   if (options.jsonl) {
-    MB_TRY(for_each_object(text, [&](const base::Json& object) {
+    MB_TRY(for_each_object(text, kEncodeKeys, [&](const base::Json& object) {
       return encode_line(tokenizer, options.special, object);
     }));
     return 0;
@@ -143,6 +147,7 @@ Action make_tokenize(CLI::App& app) {
                "each line {\"ids\", \"skip_special\"} gives {\"text\"}")
       ->excludes(jsonl)
       ->excludes(special);
+  app.footer(kInput);
   return [options] { return tokenize(*options); };
 }
 

@@ -122,6 +122,11 @@ class JsonLines(unittest.TestCase):
                 got, out, err = run(*args, stdin=bad + "\n")
                 self.assertEqual((got, out), (code, ""), f"{name} {bad}: {err}")
                 self.assertIn("line 1: ", err)
+            keys = {"template": ["messages", "add_generation_prompt"], "tokenize": ["text", "special", "bos"],
+                    "decode": ["ids", "skip_special"], "parse": ["text", "ids", "prompt_tail", "finish", "tools"]}[name]
+            _, _, err = run(*args, stdin="3")
+            for key in keys:
+                self.assertIn(key, err)
             if name != "template":  # needs a template, which this model has not
                 self.assertEqual(run(*args, stdin=line)[0], 0)
 

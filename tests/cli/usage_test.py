@@ -2,6 +2,7 @@
 import json
 import os
 import pathlib
+import re
 import resource
 import shutil
 import signal
@@ -384,6 +385,24 @@ class Usage(unittest.TestCase):
         code, out, _ = run("doctor", "--json")
         self.assertEqual(code, 0)
         document = json.loads(out)
+    def test_help_says_what_is_read(self):
+        request = json.loads((SOURCE / "docs/schemas/batch_request.schema.json").read_text())
+        message = request["properties"]["messages"]["items"]["properties"]
+        template = ["tools", "add_generation_prompt", "enable_thinking", "preserve_thinking", "continue_final_message"]
+        keys = {"run": [], "logits": [], "trace": [], "chat": ["/reset", "/save FILE", "/exit"], "batch": [*request["properties"], *message],
+                "template": ["messages", *template, *message], "parse": ["text", "ids", "prompt_tail", "finish", "tools"],
+                "tokenize": ["text", "special", "bos", "ids", "skip_special"]}
+        for command, words in keys.items():
+            code, out, _ = run("help", command)
+            self.assertEqual(code, 0)
+            footer = out[out.index("\nstdin"):]
+            for word in words:
+                self.assertRegex(footer, rf"(?<!\w){re.escape(word)}\b", command)
+            for line in footer.splitlines():
+                self.assertLessEqual(len(line), 110, command)
+        # What does not work is not listed, or said not to.
+        self.assertNotIn("--json", run("help", "chat")[1])
+
         self.assertGreater(document["bandwidth_gb_per_s"], 0)
         self.assertIn("level", document["cpu"])
 
