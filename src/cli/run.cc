@@ -1,4 +1,6 @@
 // run: one answer.
+#include <algorithm>
+
 #include "base/error.h"
 #include "cli/cli.h"
 #include "cli/completion_json.h"
@@ -27,11 +29,33 @@ std::string steps_json(const std::vector<ToolStep>& steps) {
   return out + "]";
 }
 
+JsonMembers answer_members(const Completion& completion, const ToolDeclarations* tools) {
+  JsonMembers members = completion_members(completion, tools);
+  const JsonMember prompt_ids = {"prompt_ids", base::dump_json(completion.prompt_ids)};
+  members.insert(members.begin() + 2, prompt_ids);  // beside the ids
+  return members;
+}
+
+// The completions whose calls were run.
+std::string before_json(const Turn& turn, const ToolDeclarations* tools) {
+  std::vector<std::string> list;
+  for (const Completion& c : turn.before) {
+    JsonMembers members = answer_members(c, tools);
+    members.push_back({"timings", base::dump_json(timings_json(c.timings))});
+    list.push_back(object_json(members));
+  }
+  return fmt::format("[{}]", fmt::join(list, ","));
+}
+
 std::string turn_json(const Turn& turn, const ToolDeclarations* tools, uint64_t seed) {
   const Completion& c = turn.completion;
-  JsonMembers members = completion_members(c, tools);
-  const JsonMember prompt_ids = {"prompt_ids", base::dump_json(c.prompt_ids)};
-  members.insert(members.begin() + 2, prompt_ids);  // beside the ids
+  JsonMembers members = answer_members(c, tools);
+  if (!turn.before.empty()) {
+    const std::string reasoning = turn.reasoning();
+    const auto member = std::ranges::find(members, "reasoning", &JsonMember::key);
+    if (!reasoning.empty()) member->value = base::dump_json(base::Json(reasoning));
+    members.push_back({"earlier_turns", before_json(turn, tools)});
+  }
   if (!turn.steps.empty()) members.push_back({"tool_results", steps_json(turn.steps)});
   members.push_back({"seed", base::dump_json(seed)});
   members.push_back({"timings", base::dump_json(timings_json(c.timings))});

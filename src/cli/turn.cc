@@ -53,6 +53,17 @@ bool run_calls(const ToolRunner& tools, const std::vector<ToolCall>& calls, bool
 
 }  // namespace
 
+std::string Turn::reasoning() const {
+  std::string all;
+  const auto add = [&all](const Completion& c) {
+    if (!all.empty() && !c.reasoning.empty()) all += "\n\n";
+    all += c.reasoning;
+  };
+  for (const Completion& c : before) add(c);
+  add(completion);
+  return all;
+}
+
 Result<Turn> run_turn(Engine& engine, Request& request, const ToolRunner& tools,
                       AnswerPrinter* printer, bool quiet) {
   Turn turn;
@@ -75,6 +86,7 @@ Result<Turn> run_turn(Engine& engine, Request& request, const ToolRunner& tools,
       turn.completion.finish_reason = "cancelled";
       return turn;
     }
+    turn.before.push_back(std::move(turn.completion));
   }
   return base::failed("the model called tools {} times in a row without an answer", kMaxRounds);
 }

@@ -18,6 +18,9 @@ struct ToolStep {
 struct Turn {
   Completion completion;  // the last one
   std::vector<ToolStep> steps;
+  std::vector<Completion> before;  // those whose calls were run, in order
+  // The thoughts of all completions, with an empty line between those of two.
+  std::string reasoning() const;
 };
 
 // Runs `request` and appends to its messages what was said: answers with their calls, results of

@@ -71,6 +71,36 @@ class ToolLoop(unittest.TestCase):
         import jsonschema
         jsonschema.validate(answer, json.loads((SOURCE / "docs/schemas/run.schema.json").read_text()))
 
+    def test_thoughts_and_ids_of_every_turn_are_kept(self):
+        model = self.model()
+        alone = json.loads(self.run_tools("--think", "--json", model=model)[0])
+        answer = json.loads(self.run_tools("--think", "--tool-exec", self.exec, "--json", model=model)[0])
+        self.assertEqual((answer["text"], answer["reasoning"]), ("It is 3.", "Need it."))
+        (before,) = answer["earlier_turns"]
+        for key in ["text", "ids", "prompt_ids", "finish_reason", "reasoning", "tool_calls"]:
+            self.assertEqual(before[key], alone[key], key)
+        self.assertEqual(before["timings"]["generated_tokens"], len(before["ids"]))
+        self.assertEqual(answer["timings"]["generated_tokens"], len(answer["ids"]))
+        self.assertEqual(answer["prompt_ids"][:len(before["prompt_ids"])], before["prompt_ids"])
+        self.assertNotIn("earlier_turns", alone)
+        import jsonschema
+        jsonschema.validate(answer, json.loads((SOURCE / "docs/schemas/run.schema.json").read_text()))
+
+    def test_thoughts_of_several_turns_are_joined(self):
+        # The model thinks and calls again after each result; the tool interrupts us at the second call.
+        self.program.write_text("import os, pathlib, signal, time\n"
+                                "first = pathlib.Path(__file__).with_name('first')\n"
+                                "if first.exists():\n"
+                                "    os.kill(os.getppid(), signal.SIGINT)\n"
+                                "    time.sleep(600)\n"
+                                "first.touch()\n")
+        model = self.model(say=["Let me see."], after=["<|channel>"])
+        out, _ = self.run_tools("--think", "--tool-exec", self.exec, "--json", model=model, code=130)
+        answer = json.loads(out)
+        self.assertEqual((answer["finish_reason"], answer["reasoning"]), ("cancelled", "Need it.\n\nNeed it."))
+        self.assertEqual([turn["reasoning"] for turn in answer["earlier_turns"]], ["Need it."])
+        self.assertEqual([step["result"] == "" for step in answer["tool_results"]], [True, False])
+
     def test_failures_are_shown_and_told(self):
         for command, word in [("false", "status 1"), ("/no/such/program", "/no/such/program"), ("sh -c 'kill -9 $$'", "signal 9"),
                               ("yes", "1048576"), ("sh -c 'echo half; exit 3'", "half")]:
