@@ -68,7 +68,7 @@ Result<ToolRunner> ToolRunner::create(const ToolFlags& flags) {
   MB_ASSIGN(runner.tools_, read_file(flags.file));
   Result<ToolDeclarations> declarations = ToolDeclarations::from_json(runner.tools_);
   if (!declarations.ok()) {
-    return base::usage_error("--tools {}: {}", flags.file, declarations.error().message);
+    return base::bad_input("--tools {}: {}", flags.file, declarations.error().message);
   }
   runner.declarations_.emplace(std::move(*declarations));
   if (flags.exec.empty()) return runner;

@@ -24,8 +24,8 @@ struct ToolResult {
 
 class ToolRunner {
  public:
-  // Without flags: no tools. Errors: kUsage (an empty command, --tool-exec alone, a file that holds
-  // no list of tools), kBadInput (a file that cannot be read).
+  // Without flags: no tools. Errors: kUsage (an empty command, --tool-exec alone), kBadInput (a
+  // file that cannot be read, or holds no list of tools).
   static Result<ToolRunner> create(const ToolFlags& flags);
 
   // The JSON list for Request::tools; empty: none.

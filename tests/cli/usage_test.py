@@ -38,7 +38,6 @@ class Synth(unittest.TestCase):
                                (["tiny-e2b", f"{folder}/a"], "--to"),
                                (["tiny-e2b", f"{folder}/a", "--to", "hf-bf16", "--layers", "0"], "--layers"),
                                (["tiny-e2b", f"{folder}/a", "--to", "hf-bf16", "--layers", "7"], "6 layers"),
-                               (["tiny-e2b", f"{folder}/no/a", "--to", "hf-bf16"], "folder"),
                                (["tiny-e2b", folder, "--to", "hf-bf16"], "exists")]:
                 code, out, err = run("synth", *args)
                 self.assertEqual((code, out), (2, ""), err)
@@ -46,6 +45,10 @@ class Synth(unittest.TestCase):
             self.assertEqual(os.listdir(folder), [])
 
     def test_a_place_that_takes_no_files_is_said(self):
+        with tempfile.TemporaryDirectory() as folder:
+            code, out, err = run("synth", "tiny-e2b", f"{folder}/no/a", "--to", "hf-bf16")
+            self.assertEqual((code, out), (1, ""), err)
+            self.assertIn("expected a folder", err)
         code, out, err = run("synth", "tiny-e2b", "/proc/markbase-synth", "--to", "hf-bf16")
         self.assertEqual((code, out), (1, ""), err)
         self.assertIn("/proc", err)
@@ -236,7 +239,7 @@ class Usage(unittest.TestCase):
             tools = pathlib.Path(folder, "tools.json")
             tools.write_text("[{]")
             code, _, err = run("run", TINY, "--ids", "2", "--tools", tools)
-            self.assertEqual(code, 2, err)
+            self.assertEqual(code, 3, err)
             self.assertIn("not valid JSON at byte 3: syntax error while", err)
             self.assertNotIn("json.exception", err)
         for words in [["tokenize", TINY, "--jsonl"], ["parse", TINY], ["template", TINY]]:
@@ -452,11 +455,16 @@ class Tools(unittest.TestCase):
             self.check(["--tools", path], "--tools")  # this model has no tools
             self.check(["--tools", path, "--tool-exec", "sh -c 'open"], "--tool-exec")
             self.check(["--tools", path, "--tool-exec", " "], "--tool-exec")
-            for text in ["{}", "[", '[{"name": 1}]']:
-                path.write_text(text)
-                self.check(["--tools", path], "--tools", str(path))
-            code, _, err = run("run", TINY, "--ids", "2,3", "--tools", folder + "/none.json")
-            self.assertEqual(code, 3, err)
+
+    def test_a_broken_file_is_an_input_file_that_is_broken(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = pathlib.Path(folder, "tools.json")
+            for text in ["{}", "[", '[{"name": 1}]', None]:
+                path.write_text(text) if text is not None else path.unlink()
+                for command in [["run", TINY, "--ids", "2,3"], ["chat", TINY], ["batch", TINY]]:
+                    code, out, err = run(*command, "--tools", path)
+                    self.assertEqual((code, out), (3, ""), err)
+                    self.assertIn(str(path), err)
 
     def test_plain_prompts_say_why_they_have_no_tools(self):
         with tempfile.TemporaryDirectory() as folder:

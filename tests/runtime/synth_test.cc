@@ -150,7 +150,7 @@ TEST(Synth, AnInterruptedRunLeavesNothing) {
 
 TEST(Synth, WhatCannotBeWrittenIsSaid) {
   const TempDir dir;
-  expect_error(synth("tiny-e2b", "hf-bf16", dir.file("no/such")), ErrorCode::kUsage, "no");
+  expect_error(synth("tiny-e2b", "hf-bf16", dir.file("no/such")), ErrorCode::kFailed, "no");
   expect_error(synth("e5b", "hf-bf16", dir.file("x")), ErrorCode::kUsage, "26b-a4b");
   expect_error(synth("tiny-e2b", "gguf-q9", dir.file("x")), ErrorCode::kUsage, "q4_k_m");
   expect_error(synth("tiny-e2b", "mlx-7bit", dir.file("x")), ErrorCode::kUsage, "mlx-Nbit");

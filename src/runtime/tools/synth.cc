@@ -262,7 +262,7 @@ Result<void> check_target(const fs::path& out, uint64_t num_bytes) {
   }
   const fs::path parent = out.has_parent_path() ? out.parent_path() : fs::path(".");
   if (!fs::is_directory(parent, error)) {
-    return base::usage_error("{}: expected a folder to write to, got none", parent.string());
+    return base::failed("{}: expected a folder to write to, got none", parent.string());
   }
   const fs::space_info space = fs::space(parent, error);
   if (!error && space.available < num_bytes + kRoomBytes) {
