@@ -60,6 +60,9 @@ struct BenchOptions {
   // Instead of the tests above: prompts of one of the lengths prefill_tokens, answers of
   // decode_tokens, in engines of so many sequences as batches says.
   ArrivalOptions arrivals;
+  // With arrivals, where a request would be longer than the context: prompts are as long as fits
+  // beside the answer, instead of an error.
+  bool fit_prompts = false;
 };
 // {"machine":{...},"model":{...},"tests":[{"kind":"prefill|decode|load","tokens","depth","batch",
 //  "tokens_per_s":{"median","min","max"},"bytes_read","share_of_bandwidth"}]}

@@ -58,7 +58,7 @@ Result<int> doctor(const SharedOptions& shared) {
 
 struct BenchFlags {
   SharedOptions shared;
-  std::string prefill = "512";
+  std::optional<std::string> prefill;  // none: 512, or what the context holds
   int64_t decode_tokens = 128;
   std::string depths = "0";
   std::string batches = "1";
@@ -84,7 +84,9 @@ Result<int> bench(const BenchFlags& flags) {
   constexpr int64_t kMaxTokens = int64_t{1} << 24;
   constexpr int64_t kMaxBatch = 4096;
   tools::BenchOptions options;
-  MB_ASSIGN(options.prefill_tokens, parse_integers(flags.prefill, "-p", 0, kMaxTokens));
+  MB_ASSIGN(options.prefill_tokens,
+            parse_integers(flags.prefill.value_or("512"), "-p", 0, kMaxTokens));
+  options.fit_prompts = !flags.prefill;
   std::erase(options.prefill_tokens, 0);  // -p 0: no prefill test
   MB_ASSIGN(options.depths, parse_integers(flags.depths, "-d", 0, kMaxTokens));
   MB_ASSIGN(options.batches, parse_integers(flags.batches, "-b", 1, kMaxBatch));
@@ -186,7 +188,9 @@ Action make_doctor(CLI::App& app) {
 Action make_bench(CLI::App& app) {
   auto flags = std::make_shared<BenchFlags>();
   add_shared_options(app, flags->shared, ModelArgument::kRequired);
-  app.add_option("-p", flags->prefill, "prompt lengths to prefill: 512,4096 (0: none)");
+  app.add_option("-p", flags->prefill,
+                 "prompt lengths to prefill: 512,4096 (0: none; default: 512, with --arrivals "
+                 "less where the context is short)");
   app.add_option("-n", flags->decode_tokens, "tokens to decode (0: none)")
       ->check(CLI::Range(0, 1 << 24));
   app.add_option("-d", flags->depths, "tokens already in the context when decoding starts");

@@ -1,13 +1,22 @@
 """bench: requests that arrive over time."""
 import json
+import tempfile
 import unittest
 
 from driver import SOURCE, TINY, run
 
 
 class BenchArrivals(unittest.TestCase):
-    def bench(self, *args, code=0):
-        got, out, err = run("bench", TINY, "--threads", 2, *args, "--json")
+    def short(self):
+        """A model with a context of 512 tokens."""
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        code, _, err = run("synth", "tiny-e2b", f"{folder.name}/m.gguf", "--to", "gguf-q8_0")
+        self.assertEqual(code, 0, err)
+        return f"{folder.name}/m.gguf"
+
+    def bench(self, *args, code=0, model=TINY):
+        got, out, err = run("bench", model, "--threads", 2, *args, "--json")
         self.assertEqual(got, code, err)
         return json.loads(out) if code == 0 else err
 
@@ -36,6 +45,13 @@ class BenchArrivals(unittest.TestCase):
         test = self.bench("--arrivals", 3, "-p", 4, "-n", 1, "-r", 1)["tests"][1]
         self.assertIsNone(test["inter_token_ms"])
         self.assertIsNone(test["per_request"]["tokens_per_s"])
+
+    def test_default_lengths_fit_the_context(self):
+        for args, limit, tokens in [([], 512, 128), (["-n", "500"], 512, 500), (["--ctx", "200"], 200, 128)]:
+            test = self.bench("--arrivals", 3, *args, "-r", 1, model=self.short())["tests"][1]
+            self.assertEqual((test["tokens"], test["prompt_lengths"]), (tokens, [limit - tokens]))
+        self.assertIn("-n: ", self.bench("--arrivals", 3, "-n", 512, model=self.short(), code=2))
+        self.assertIn("512", self.bench("--arrivals", 3, "-p", 512, model=self.short(), code=2))
 
     def test_what_goes_together(self):
         for args, word in [(["--rate", "3"], "--arrivals"), (["--seed", "3"], "--arrivals"), (["--arrivals", "0"], "--arrivals"),

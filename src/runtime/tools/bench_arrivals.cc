@@ -11,7 +11,11 @@
 
 #include "base/check.h"
 #include "base/error.h"
+#include "formats/weight_source.h"
+#include "model/config.h"
 #include "runtime/engine_access.h"
+#include "runtime/memory_plan.h"
+#include "runtime/model_files.h"
 #include "runtime/tools/bench_report.h"
 #include "runtime/tools/machine.h"
 
@@ -272,6 +276,25 @@ Result<base::Json> measure(Engine& engine, const tools::BenchOptions& options,
   return arrivals.report(before, engine.stats());
 }
 
+// With prompts that fit beside an answer, where they may be shortened.
+Result<tools::BenchOptions> fitted(const std::string& path, const EngineOptions& engine,
+                                   tools::BenchOptions options) {
+  if (!options.fit_prompts) return options;
+  MB_ASSIGN(const ModelPath model_path, open_model_path(path));
+  MB_ASSIGN(const auto source, formats::open_weight_source(model_path.path));
+  MB_ASSIGN(const model::TextConfig config, model::read_config(*source));
+  MB_ASSIGN(const int64_t limit, context_limit(config, engine));
+  const int64_t most = limit - options.decode_tokens;
+  if (most < 1) {
+    return base::usage_error(
+        "bench: -n: expected fewer tokens than the context of {}, so that a prompt fits beside "
+        "them, got {}",
+        limit, options.decode_tokens);
+  }
+  for (int64_t& tokens : options.prefill_tokens) tokens = std::min(tokens, most);
+  return options;
+}
+
 // What is asked of the engine: the context that the longest request needs where none is given,
 // places for the answers, and a queue that takes all requests.
 Result<EngineOptions> arrivals_engine(const EngineOptions& engine,
@@ -312,7 +335,8 @@ double percentile(std::vector<double> values, double percent) {
 }
 
 Result<std::string> bench_arrivals(const std::string& path, const EngineOptions& engine,
-                                   const tools::BenchOptions& options) {
+                                   const tools::BenchOptions& asked_for) {
+  MB_ASSIGN(const tools::BenchOptions options, fitted(path, engine, asked_for));
   base::Json tests = base::Json::array();
   std::string document;
   for (const int64_t max_sequences : options.batches) {
