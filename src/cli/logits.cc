@@ -1,5 +1,6 @@
 // logits and trace: numbers to files.
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <cerrno>
 #include <cstring>
@@ -58,6 +59,26 @@ Result<int> logits(const LogitsOptions& options) {
   note(options.shared.quiet, fmt::format("{}: [{}, {}] float32", options.out, shape[0], shape[1]));
   return 0;
 }
+
+// A folder that goes again if it is ours and nothing came into it.
+class OutFolder {
+ public:
+  explicit OutFolder(std::string path) : path_(std::move(path)) {}
+  OutFolder(const OutFolder&) = delete;
+  OutFolder& operator=(const OutFolder&) = delete;
+  ~OutFolder() {
+    if (made_) (void)::rmdir(path_.c_str());  // fails where there are files
+  }
+  Result<void> make() {
+    made_ = ::mkdir(path_.c_str(), 0777) == 0;
+    if (made_ || errno == EEXIST) return {};
+    return base::failed("{}: cannot be made: {}", path_, std::strerror(errno));
+  }
+
+ private:
+  std::string path_;
+  bool made_ = false;
+};
 
 // Files of the intermediates, one by name; a name that comes again (the next chunk) goes on along
 // the first axis.
@@ -132,9 +153,8 @@ Result<int> trace(const TraceOptions& options) {
   MB_ASSIGN(Engine engine, load_engine(options.shared));
   MB_ASSIGN(const Request request, prompt_request(prompt, engine));
   MB_ASSIGN(const std::vector<int32_t> ids, engine.prompt_ids(request));
-  if (::mkdir(options.out.c_str(), 0777) != 0 && errno != EEXIST) {
-    return base::failed("{}: cannot be made: {}", options.out, std::strerror(errno));
-  }
+  OutFolder folder(options.out);
+  MB_TRY(folder.make());
   const GracefulInterrupt graceful;
   TraceFiles files(options.out);
   MB_ASSIGN(NpyWriter rows, NpyWriter::create(options.out + "/logits.npy"));
@@ -181,7 +201,8 @@ Action make_trace(CLI::App& app) {
   add_shared_options(app, options->shared, ModelArgument::kRequired);
   add_prompt_options(app, options->prompt);
   app.add_option("--out", options->out, "a directory: one .npy for each intermediate");
-  app.add_option("--only", options->only, "names to write: layer.3.attn.* ");
+  app.add_option("--only", options->only,
+                 "intermediates to write: layer.3.attn.* (logits.npy is written in any case)");
   app.add_flag("--list", options->list, "print the names with shapes");
   return [options] { return trace(*options); };
 }

@@ -125,6 +125,10 @@ class Usage(unittest.TestCase):
     def test_trace_of_nothing(self):
         with tempfile.TemporaryDirectory() as folder:
             self.check(2, ["trace", TINY, "--ids", "2,3", "--out", f"{folder}/t", "--only", "zzz*"], "zzz*")
+            self.assertEqual(os.listdir(folder), [])
+            # What was there stays.
+            self.check(2, ["trace", TINY, "--ids", "2,3", "--out", folder, "--only", "zzz*"], "zzz*")
+            self.assertTrue(os.path.isdir(folder))
 
     def test_trace_as_a_document(self):
         with tempfile.TemporaryDirectory() as folder:
@@ -381,13 +385,6 @@ class Usage(unittest.TestCase):
         self.assertEqual(code, 0)
         self.assertIn("perplexity", out)
 
-    def test_list_and_doctor(self):
-        with tempfile.TemporaryDirectory() as folder:
-            code, out, _ = run("list", "--json", env={"MARKBASE_MODELS": folder, "HF_HOME": folder})
-            self.assertEqual((code, json.loads(out)), (0, []))
-        code, out, _ = run("doctor", "--json")
-        self.assertEqual(code, 0)
-        document = json.loads(out)
     def test_help_says_what_is_read(self):
         request = json.loads((SOURCE / "docs/schemas/batch_request.schema.json").read_text())
         message = request["properties"]["messages"]["items"]["properties"]
@@ -406,6 +403,13 @@ class Usage(unittest.TestCase):
         # What does not work is not listed, or said not to.
         self.assertNotIn("--json", run("help", "chat")[1])
 
+    def test_list_and_doctor(self):
+        with tempfile.TemporaryDirectory() as folder:
+            code, out, _ = run("list", "--json", env={"MARKBASE_MODELS": folder, "HF_HOME": folder})
+            self.assertEqual((code, json.loads(out)), (0, []))
+        code, out, _ = run("doctor", "--json")
+        self.assertEqual(code, 0)
+        document = json.loads(out)
         self.assertGreater(document["bandwidth_gb_per_s"], 0)
         self.assertIn("level", document["cpu"])
 
