@@ -143,7 +143,7 @@ Result<void> take_messages(std::string_view text, const JsonFields& fields,
     if (given.value_or(false)) return refuse(fields, key, "\"prompt\"");
   }
   MB_ASSIGN(const base::Json* list, fields.list("messages"));
-  MB_ASSIGN(request.messages, parse_messages(*list));
+  MB_ASSIGN(request.messages, parse_messages(*list, json_member(text, "messages")));
   return take_chat(text, fields, defaults, request);
 }
 

@@ -1,10 +1,12 @@
 #include "cli/chat_messages.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "base/error.h"
 #include "cli/json_fields.h"
 #include "cli/json_lines.h"
+#include "cli/json_slice.h"
 
 namespace markbase::cli {
 namespace {
@@ -42,7 +44,20 @@ Result<std::string> content_of(const base::Json* content, bool may_be_absent) {
   return *text;
 }
 
-Result<ToolCall> call_of(const base::Json& json) {
+// Integers beyond 64 bits have become floats.
+bool has_lost_digits(const base::Json& json) {
+  constexpr double kLeast = 0x1p63;
+  if (json.is_number_float()) return std::abs(json.get<double>()) >= kLeast;
+  return json.is_structured() && std::any_of(json.begin(), json.end(), has_lost_digits);
+}
+
+std::string arguments_text(const base::Json& arguments, std::string_view written) {
+  if (arguments.is_string()) return arguments.get<std::string>();
+  if (written.empty() || !has_lost_digits(arguments)) return base::dump_json(arguments);
+  return std::string(written);
+}
+
+Result<ToolCall> call_of(const base::Json& json, std::string_view written) {
   if (!json.is_object()) {
     return base::usage_error("\"tool_calls\": expected objects, got {}", json.type_name());
   }
@@ -65,12 +80,17 @@ Result<ToolCall> call_of(const base::Json& json) {
   ToolCall result{*name, "{}", id.value_or("")};
   if (const base::Json* arguments = JsonFields(*function).find("arguments")) {
     result.arguments =
-        arguments->is_string() ? arguments->get<std::string>() : base::dump_json(*arguments);
+        arguments_text(*arguments, json_member(json_member(written, "function"), "arguments"));
   }
   return result;
 }
 
-Result<Message> message_of(const base::Json& json) {
+// Of a list of slices; "" where there is none.
+std::string_view at(const std::vector<std::string_view>& slices, size_t index) {
+  return index < slices.size() ? slices[index] : std::string_view();
+}
+
+Result<Message> message_of(const base::Json& json, std::string_view written) {
   if (!json.is_object()) return base::usage_error("expected an object, got {}", json.type_name());
   static constexpr std::string_view kKeys[] = {"role", "content", "reasoning_content", "tool_calls",
                                                "tool_call_id"};
@@ -88,8 +108,9 @@ Result<Message> message_of(const base::Json& json) {
     if (message.role != "assistant") {
       return base::usage_error("\"tool_calls\": expected in a message of the assistant");
     }
+    const auto slices = json_items(json_member(written, "tool_calls"));
     for (const base::Json& item : *calls) {
-      MB_ASSIGN(ToolCall call, call_of(item));
+      MB_ASSIGN(ToolCall call, call_of(item, at(slices, message.tool_calls.size())));
       message.tool_calls.push_back(std::move(call));
     }
   }
@@ -103,10 +124,11 @@ Result<Message> message_of(const base::Json& json) {
 
 }  // namespace
 
-Result<std::vector<Message>> parse_messages(const base::Json& list) {
+Result<std::vector<Message>> parse_messages(const base::Json& list, std::string_view written) {
+  const std::vector<std::string_view> slices = json_items(written);
   std::vector<Message> messages;
   for (const base::Json& item : list) {
-    Result<Message> message = message_of(item);
+    Result<Message> message = message_of(item, at(slices, messages.size()));
     if (!message.ok()) {
       return base::usage_error("\"messages\": message {}: {}", messages.size(),
                                message.error().message);

@@ -1,6 +1,7 @@
 // Messages of a conversation as JSON, in the form that servers take.
 #pragma once
 
+#include <string_view>
 #include <vector>
 
 #include "base/json.h"
@@ -13,7 +14,8 @@ namespace markbase::cli {
 // text, or a list of one {"type": "text", "text"}; it may be left out beside tool_calls.
 // tool_calls:
 // {"id", "type", "function": {"name", "arguments"}}, arguments as JSON text or as an object.
-// Errors: kUsage naming message and key.
-Result<std::vector<Message>> parse_messages(const base::Json& list);
+// `written`: the list as it was written, for numbers that lose digits otherwise. Errors: kUsage
+// naming message and key.
+Result<std::vector<Message>> parse_messages(const base::Json& list, std::string_view written);
 
 }  // namespace markbase::cli

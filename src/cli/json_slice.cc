@@ -55,4 +55,17 @@ std::string_view json_member(std::string_view object, std::string_view key) {
   return found.substr(0, found.find_last_not_of(kSpace) + 1);
 }
 
+std::vector<std::string_view> json_items(std::string_view list) {
+  std::vector<std::string_view> items;
+  size_t at = skip_space(list, 0);
+  if (at == list.size() || list[at] != '[') return items;
+  at = skip_space(list, at + 1);
+  while (at < list.size() && list[at] != ']') {
+    const size_t end = skip_value(list, at);
+    items.push_back(list.substr(at, end - at));
+    at = skip_space(list, end < list.size() && list[end] == ',' ? end + 1 : end);
+  }
+  return items;
+}
+
 }  // namespace markbase::cli

@@ -51,6 +51,18 @@ class Template(unittest.TestCase):
                 lengths.append(len(answer["ids"]))
             self.assertEqual(len(set(lengths)), 1)
 
+    def test_integers_keep_their_digits_in_both(self):
+        model = self.model(TEMPLATE)
+        number = "12345678901234567890123"
+        arguments = '{"a": %s, "b": [{"c": -%s}, "]}"]}' % (number, number)
+        messages = conversation("@")
+        messages[1]["tool_calls"].insert(0, messages[1]["tool_calls"][0] | {"id": "before"})
+        written = json.dumps(messages).replace('"@"', arguments)
+        answer = self.answer('{"messages": %s, "add_generation_prompt": true}' % written, model)
+        self.assertEqual(answer["prompt"].count('{a:%s,b:[{c:-%s},<|"|>]}<|"|>]}' % (number, number)), 2)
+        _, out, err = run("batch", model, "-q", stdin='{"messages": %s, "max_tokens": 1, "seed": 1}' % written)
+        self.assertEqual(json.loads(out)["timings"]["prompt_tokens"], len(answer["ids"]), err)
+
     def test_arguments_that_are_no_object_are_refused_as_batch_does(self):
         for template in [TEMPLATE, None]:
             model = self.model(template)
