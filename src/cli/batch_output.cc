@@ -6,7 +6,6 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <charconv>
 #include <cstring>
 #include <utility>
 
@@ -20,8 +19,6 @@
 namespace markbase::cli {
 namespace {
 
-constexpr std::string_view kBegin = "{\"id\":";  // of every line of ours
-
 std::string_view code_name(ErrorCode code) {
   switch (code) {
     case ErrorCode::kUsage:
@@ -33,31 +30,6 @@ std::string_view code_name(ErrorCode code) {
     default:
       return "failed";
   }
-}
-
-// What the same line would meet again.
-bool lasts(std::string_view code) { return code == "usage" || code == "bad_input"; }
-
-// The begin of a line that may hold anything.
-std::string shown(std::string_view text) {
-  constexpr size_t kMostBytes = 60;
-  return base::dump_json(base::Json(text.substr(0, kMostBytes)));
-}
-
-std::optional<uint64_t> hash_in(const base::Json& line) {
-  const auto found = line.find("request");
-  if (found == line.end() || !found->is_string()) return {};
-  const std::string& text = found->get_ref<const std::string&>();
-  uint64_t hash = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), hash, 16);
-  if (error != std::errc() || end != text.data() + text.size() || text.size() != 16) return {};
-  return hash;
-}
-
-bool is_answer(const base::Json& line) {
-  const auto id = line.find("id");
-  const bool named = id != line.end() && (id->is_string() || id->is_number_integer());
-  return named && (line.contains("finish_reason") || line.contains("answers"));
 }
 
 Error cannot_write(const std::string& name, int error) {
@@ -77,36 +49,6 @@ std::string fault_line(const base::Json& id, size_t line, uint64_t hash, const E
                       {"line", std::to_string(line)},
                       {"request", hash_json(hash)},
                       {"error", base::dump_json(fault)}});
-}
-
-Result<void> BatchRecord::add(std::string_view text, size_t file_line) {
-  const Result<base::Json> line = base::parse_json(text, "line");
-  const std::optional<uint64_t> hash =
-      line.ok() && line->is_object() ? hash_in(*line) : std::nullopt;
-  if (hash && is_answer(*line)) {
-    answers_[base::dump_json((*line)["id"])] = {*hash, file_line};
-    return {};
-  }
-  const auto error = hash ? line->find("error") : base::Json::const_iterator();
-  if (hash && error != line->end() && error->is_object() && line->contains("line") &&
-      (*line)["line"].is_number_unsigned()) {
-    const auto code = error->find("code");
-    if (code != error->end() && code->is_string() && lasts(code->get_ref<const std::string&>())) {
-      faults_[(*line)["line"].get<size_t>()] = *hash;
-    }
-    return {};
-  }
-  return base::bad_input("line {}: expected an answer of a batch, got {}", file_line, shown(text));
-}
-
-const BatchRecord::Answer* BatchRecord::answer_of(const base::Json& id) const {
-  const auto found = answers_.find(base::dump_json(id));
-  return found == answers_.end() ? nullptr : &found->second;
-}
-
-bool BatchRecord::has_fault(size_t input_line, uint64_t hash) const {
-  const auto found = faults_.find(input_line);
-  return found != faults_.end() && found->second == hash;
 }
 
 Result<BatchOutput> BatchOutput::open(const std::string& path, BatchRecord* record) {
@@ -134,12 +76,9 @@ Result<void> BatchOutput::take_up(BatchRecord* record) {
     if (!line) return {};
     const off_t end = whole + static_cast<off_t>(line->text.size()) + 1;
     if (end > status.st_size) {
-      const std::string_view begun = line->text.substr(0, kBegin.size());
-      if (!kBegin.starts_with(begun)) {
-        return base::bad_input(
-            "{}: line {}: expected an answer of a batch, got {}: the file stays "
-            "as it is",
-            name_, line->number, shown(line->text));
+      if (!begins_batch_line(line->text)) {
+        const Error error = not_of_a_batch(line->text, line->number);
+        return base::bad_input("{}: {}: the file stays as it is", name_, error.message);
       }
       if (::ftruncate(fd_, whole) != 0) return cannot_write(name_, errno);
       return {};

@@ -93,7 +93,8 @@ Result<EngineOptions> engine_options(const SharedOptions& shared);
 Result<void> check_engine_options(const SharedOptions& shared);
 Result<std::string> model_path(const SharedOptions& shared);
 tools::ModelPlaces model_places();
-// Refuses an output that would take the place of a file of the model or of `input` ("" for none).
+// Refuses an output that would take the place of a file of the model, of `input` ("" for none) or
+// of the file that stdin is.
 Result<void> check_output_apart(const char* option, const std::string& output,
                                 const SharedOptions& shared, const std::string& input);
 class ProgressLine;

@@ -1,3 +1,6 @@
+#include <sys/stat.h>
+#include <unistd.h>
+
 #include <cmath>
 #include <cstdlib>
 #include <filesystem>
@@ -158,6 +161,17 @@ Result<std::string> model_path(const SharedOptions& shared) {
   return tools::resolve_model(shared.model, model_places());
 }
 
+namespace {
+
+bool is_stdin(const std::string& path) {
+  struct stat file = {};
+  struct stat input = {};
+  return ::stat(path.c_str(), &file) == 0 && ::fstat(STDIN_FILENO, &input) == 0 &&
+         file.st_dev == input.st_dev && file.st_ino == input.st_ino;
+}
+
+}  // namespace
+
 Result<void> check_output_apart(const char* option, const std::string& output,
                                 const SharedOptions& shared, const std::string& input) {
   namespace fs = std::filesystem;
@@ -168,7 +182,9 @@ Result<void> check_output_apart(const char* option, const std::string& output,
   const bool of_model =
       fs::equivalent(output, model, ignored) ||
       (fs::is_directory(model, ignored) && fs::equivalent(folder, model, ignored));
-  if (!of_model && (input.empty() || !fs::equivalent(output, input, ignored))) return {};
+  const bool of_input =
+      is_stdin(output) || (!input.empty() && fs::equivalent(output, input, ignored));
+  if (!of_model && !of_input) return {};
   return base::usage_error("{}: expected a file that is not read, got {}, a file of the {}", option,
                            output, of_model ? "model" : "input");
 }

@@ -321,11 +321,41 @@ class BatchResumed(WithSynth):
     def test_other_files_stay_as_they_are(self):
         whole = self.whole()
         for content in [b"notes", b"notes\n", b"{}\n", b'{"id": 1, "text": "a"}\n', whole + b"{}\n", b"\n", b"\0" * 100,
-                        whole[:-1] + b"x\n", whole + b"notes", b'{"id":1,"line":1,"request":"zz","finish_reason":"stop"}\n']:
+                        whole[:-1] + b"x\n", whole + b"notes", b'{"id":1,"line":1,"request":"zz","finish_reason":"stop"}\n',
+                        b'{"id": "chatcmpl-1", "precious": true}', b'{"id":"chatcmpl-1","object":"chat', b'{"id": "a', whole + b'{"id":"x","prompt":"a"}',
+                        b'{"id":1,"line":1,"request":"00","text":"', b'{"id":1,"line":1,"request":"0123456789abcdef","text":"a"}x',
+                        b'{"id":1,"line":1,"request":"0123456789abcdef","text":a', b'{"id":nul,"line":1', b'{"id":[1],"li', b'{"id":1,"line":-',
+                        b'{"id":1,"line":1,"request":"0123456789abcdef","texts"', b'{"id":1,"line":1,"request":"0123456789ABCDEF"',
+                        b'{"id":1,"line":1,"request":"0123456789abcdef0"', whole[:-1] + b"\0" * 40,
+                        whole[:-1] + b"\0\n"]:
             self.out.write_bytes(content)
             _, err = self.batch(self.REQUESTS, "--out", self.out, code=3)
             self.assertIn("stays as it is", err)
             self.assertEqual(self.out.read_bytes(), content)
+
+    def test_every_beginning_of_a_line_is_cut_off(self):
+        requests = [{"id": 'q"\\u00e9\\\\ü', "ids": [2, 41], "seed": 1, "max_tokens": 2, "ignore_eos": True}, '{"id": ']
+        for chosen, code in [(requests[:1], 0), (requests[1:], 1)]:
+            self.out.unlink(missing_ok=True)
+            self.batch(chosen, "--out", self.out, code=code)
+            line = self.out.read_bytes()
+            # No request: nothing is appended, what was begun goes.
+            for cut in range(1, len(line), 1 if len(line) < 150 else 11):
+                self.out.write_bytes(line[:cut])
+                code, _, err = run("batch", self.model, "--ctx", "64", "-q", "--out", self.out)
+                self.assertEqual((code, self.out.read_bytes()), (0, b""), (line[:cut], err))
+
+    def test_the_input_is_no_output(self):
+        path = pathlib.Path(self.folder.name, "in.jsonl")
+        for content in [b'{"id": 1, "ids": [2], "max_tokens": 1}', b'{"id": 1, "ids": [2], "max_tokens": 1}\n', b""]:
+            path.write_bytes(content)
+            os.link(path, self.out)
+            for out in [path, self.out]:
+                with open(path, "rb") as file:
+                    done = subprocess.run([BINARY, "batch", self.model, *self.small, "--out", out], stdin=file, capture_output=True)
+                self.assertEqual((done.returncode, path.read_bytes()), (2, content), done.stderr)
+                self.assertIn(b"--out", done.stderr)
+            self.out.unlink()
 
     def test_a_file_has_one_writer(self):
         with open(self.out, "w") as file:
