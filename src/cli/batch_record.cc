@@ -18,9 +18,6 @@ std::string shown(std::string_view text) {
   return base::dump_json(base::Json(text.substr(0, kMostBytes)));
 }
 
-// What the same line would meet again.
-bool lasts(std::string_view code) { return code == "usage" || code == "bad_input"; }
-
 std::optional<uint64_t> hash_in(const base::Json& line) {
   const auto found = line.find("request");
   if (found == line.end() || !found->is_string()) return {};
@@ -138,10 +135,7 @@ Result<void> BatchRecord::add(std::string_view text, size_t file_line) {
   const auto error = hash ? line->find("error") : base::Json::const_iterator();
   if (hash && error != line->end() && error->is_object() && line->contains("line") &&
       (*line)["line"].is_number_unsigned()) {
-    const auto code = error->find("code");
-    if (code != error->end() && code->is_string() && lasts(code->get_ref<const std::string&>())) {
-      faults_[(*line)["line"].get<size_t>()] = *hash;
-    }
+    faults_[(*line)["line"].get<size_t>()] = *hash;
     return {};
   }
   return not_of_a_batch(text, file_line);
