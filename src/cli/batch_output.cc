@@ -67,14 +67,14 @@ Result<BatchOutput> BatchOutput::open(const std::string& path, BatchRecord* reco
 }
 
 Result<void> BatchOutput::take_up(BatchRecord* record) {
-  MB_ASSIGN(LineReader reader, LineReader::open(name_));
+  MB_ASSIGN(LineReader reader, LineReader::open(name_, LineReader::LongLines::kAreCut));
   off_t whole = 0;  // bytes of the lines that end
   struct stat status = {};
   if (::fstat(fd_, &status) != 0) return cannot_write(name_, errno);
   for (;;) {
     MB_ASSIGN(const std::optional<LineReader::Line> line, reader.next());
     if (!line) return {};
-    const off_t end = whole + static_cast<off_t>(line->text.size()) + 1;
+    const off_t end = whole + static_cast<off_t>(line->text.size() + line->left_out_bytes) + 1;
     if (end > status.st_size) {
       if (!begins_batch_line(line->text)) {
         const Error error = not_of_a_batch(line->text, line->number);
@@ -83,7 +83,9 @@ Result<void> BatchOutput::take_up(BatchRecord* record) {
       if (::ftruncate(fd_, whole) != 0) return cannot_write(name_, errno);
       return {};
     }
-    const Result<void> added = record->add(line->text, line->number);
+    const Result<void> added = line->left_out_bytes > 0
+                                   ? record->add_begin(line->text, line->number)
+                                   : record->add(line->text, line->number);
     if (!added.ok()) {
       return base::bad_input("{}: {}: the file stays as it is", name_, added.error().message);
     }

@@ -104,17 +104,24 @@ class Cut {
     return rest_.front() == 'n' ? one_of({"null"}) : some_of("-0123456789", 1, kMostDigits);
   }
 
+  size_t left() const { return rest_.size(); }
+
  private:
   std::string_view rest_;
 };
+
+// Up to the last digit of the hash.
+bool take_head(Cut& cut) {
+  return cut.one_of({"{\"id\":"}) && cut.id() && cut.one_of({",\"line\":"}) &&
+         cut.some_of("0123456789", 1, kMostDigits) && cut.one_of({",\"request\":\""}) &&
+         cut.some_of("0123456789abcdef", kHashDigits, kHashDigits);
+}
 
 }  // namespace
 
 bool begins_batch_line(std::string_view text) {
   Cut cut(text);
-  return cut.one_of({"{\"id\":"}) && cut.id() && cut.one_of({",\"line\":"}) &&
-         cut.some_of("0123456789", 1, kMostDigits) && cut.one_of({",\"request\":\""}) &&
-         cut.some_of("0123456789abcdef", kHashDigits, kHashDigits) &&
+  return take_head(cut) &&
          cut.one_of(
              {"\",\"text\":\"", "\",\"answers\":[{\"index\":", "\",\"error\":{\"code\":\""}) &&
          is_json_so_far(text);
@@ -139,6 +146,16 @@ Result<void> BatchRecord::add(std::string_view text, size_t file_line) {
     return {};
   }
   return not_of_a_batch(text, file_line);
+}
+
+Result<void> BatchRecord::add_begin(std::string_view text, size_t file_line) {
+  Cut cut(text);
+  if (!begins_batch_line(text) || !take_head(cut)) return not_of_a_batch(text, file_line);
+  // The rest is what it was when it was written: the head alone says whose answer it is.
+  const bool is_fault = cut.one_of({"\",\"error\""});
+  std::string head(text.substr(0, text.size() - cut.left()));
+  head += (is_fault ? R"(:{}})" : R"(","answers":[]})");
+  return add(head, file_line);
 }
 
 const BatchRecord::Answer* BatchRecord::answer_of(const base::Json& id) const {

@@ -22,8 +22,10 @@ Error not_of_a_batch(std::string_view text, size_t file_line);
 // What a file of answers holds: ids and hashes, some 100 bytes a line.
 class BatchRecord {
  public:
-  // A line of the file, of any length. Errors: kBadInput, it is not one of a batch.
+  // A line of the file. Errors: kBadInput, it is not one of a batch.
   Result<void> add(std::string_view text, size_t file_line);
+  // One that is too long to be held, of which this is the begin. Errors as add.
+  Result<void> add_begin(std::string_view text, size_t file_line);
 
   struct Answer {
     uint64_t request = 0;  // hash

@@ -280,6 +280,45 @@ class Batch(WithSynth):
         self.assertEqual(terminal.wait(), 0)
 
 
+    def test_input_that_is_written_to_ends_where_it_ended(self):
+        path = pathlib.Path(self.folder.name, "in.jsonl")
+        content = b'{"id": 1, "idz": [2]}\n{"id": 2, "idz": [2]}'
+        path.write_bytes(content)
+        # What is said about a line goes behind the lines.
+        for args, stdin in [(["-f", path], "/dev/null"), ([], path)]:
+            with open(stdin, "rb") as source, open(path, "ab") as log:
+                done = subprocess.run([BINARY, "batch", self.model, *self.small, *args], stdin=source, stdout=subprocess.PIPE, stderr=log, timeout=60)
+            self.assertEqual((done.returncode, len(lines_of(done.stdout.decode()))), (1, 2))
+            self.assertEqual(path.read_bytes().count(b"markbase: line"), 2)
+            path.write_bytes(content)
+        for args, stdin in [(["-f", path], "/dev/null"), ([], path)]:
+            with open(stdin, "rb") as source, open(path, "ab") as out:
+                done = subprocess.run([BINARY, "batch", self.model, *self.small, *args], stdin=source, stdout=out, stderr=subprocess.PIPE, timeout=60)
+            self.assertEqual((done.returncode, path.read_bytes()), (2, content))
+            self.assertIn(b"stdout: expected a file that is not read", done.stderr)
+
+    def test_sequences_are_as_many_as_an_engine_takes(self):
+        self.assertIn("[1 - 1024]", run("batch", "--help")[1])
+        code, _, err = run("batch", self.model, "--ctx", 16, "-q", "--max-sequences", 1024, stdin='{"ids": [2], "max_tokens": 1}')
+        self.assertEqual(code, 0, err)
+        self.batch([], "--max-sequences", 1025, code=2)
+
+    def test_a_line_beyond_all_bounds(self):
+        path = pathlib.Path(self.folder.name, "in.jsonl")
+        first, last = [json.dumps({"id": i, "ids": [2], "max_tokens": 1, "seed": 1}).encode() for i in "ab"]
+        with open(path, "wb") as file:
+            file.write(first + b"\n")
+            file.seek((257 << 20) + file.tell())  # a hole takes no room
+            file.write(b"\n" + last)
+        for _ in range(2):
+            code, _, err = run("batch", self.model, *self.small, "-f", path, "--out", self.out)
+            self.assertEqual(code, 1, err)
+            answers = lines_of(self.out.read_text())
+            self.assertEqual([(a["line"], a["id"], "error" in a) for a in sorted(answers, key=lambda a: a["line"])],
+                             [(1, "a", False), (2, None, True), (3, "b", False)])
+        self.assertIn("256 MiB", [a for a in answers if "error" in a][0]["error"]["message"])
+
+
 class BatchResumed(WithSynth):
     REQUESTS = ([{"id": f"r{i}", "ids": [2, 40 + i, 50 + i], "seed": i, "max_tokens": 1 + i % 7, "ignore_eos": True} for i in range(12)] +
                 ['{"prompt": ', {"id": "typo", "promt": "a"}, {"id": "r3", "ids": [2]}, {"id": "é", "prompt": "é", "raw": True, "seed": 5, "max_tokens": 3}])
@@ -335,6 +374,18 @@ class BatchResumed(WithSynth):
         self.assertEqual(sorted(map(without_timings, lines_of(self.out.read_text()))), sorted(map(without_timings, lines_of(whole.decode()))))
         self.batch(requests, "--out", self.out, "--kv", "f32", model=model, code=None)
         self.assertEqual(len(lines_of(self.out.read_text())), 4)
+
+    def test_an_answer_beyond_all_bounds(self):
+        request = {"id": 'a",', "ids": [2], "max_tokens": 1, "seed": 1, "ignore_eos": True}
+        self.batch([request], "--out", self.out)
+        line = self.out.read_bytes()
+        at = line.index(b'"text":"') + len(b'"text":"')
+        long = line[:at] + b"a" * (257 << 20) + line[at:]
+        for content, kept, code in [(long, long, 0), (long[:-1], b"", 0), (long.replace(b'"line"', b'"lime"'), None, 3)]:
+            self.out.write_bytes(content)
+            out, err = self.batch([request], "--out", self.out, "--json", code=code)
+            got = self.out.read_bytes()
+            self.assertTrue(got == content if kept is None else got == long if kept else without_timings(json.loads(got)) == without_timings(json.loads(line)), err)
 
     def test_what_has_changed_is_refused(self):
         whole = self.whole()
