@@ -1,5 +1,5 @@
 // batch: many requests from JSON lines, answered together.
-#include <sys/stat.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
@@ -70,7 +70,7 @@ class BatchProgress {
   static std::string lines_in(const std::string& file) {
     std::error_code ignored;
     if (!std::filesystem::is_regular_file(file, ignored)) return {};
-    Result<LineReader> reader = LineReader::open(file);
+    Result<LineReader> reader = LineReader::open(file, LineReader::LongLines::kAreCut);
     int64_t lines = 0;
     while (reader.ok()) {
       const auto line = reader->next();
@@ -166,6 +166,10 @@ class Batch {
 
   Result<void> understand(const LineReader::Line& line, BatchItem* item) {
     answered_ = false;
+    if (line.left_out_bytes > 0) {
+      return base::bad_input("expected at most {} MiB, got {} bytes", kMostInputBytes >> 20,
+                             line.text.size() + line.left_out_bytes);
+    }
     // A message names the line once.
     Result<base::Json> json = base::parse_json(line.text, "the line");
     if (!json.ok()) return std::move(json).error();
@@ -264,7 +268,10 @@ Result<int> batch(BatchOptions options) {
   MB_ASSIGN(const ToolRunner tools, ToolRunner::create({options.tools, ""}));
   options.defaults.tools = tools.tools();
   MB_TRY(check_output_apart("--out", options.out, options.shared, options.file));
-  MB_ASSIGN(LineReader reader, LineReader::open(options.file));
+  MB_ASSIGN(LineReader reader, LineReader::open(options.file, LineReader::LongLines::kAreCut));
+  if (options.out.empty() && reader.reads(STDOUT_FILENO)) {
+    return base::usage_error("stdout: expected a file that is not read, got the file of the input");
+  }
   BatchRecord record;
   MB_ASSIGN(BatchOutput output, BatchOutput::open(options.out, &record));
   MB_ASSIGN(Engine engine, load_batch_engine(options));
@@ -294,7 +301,7 @@ Result<int> batch(BatchOptions options) {
 }  // namespace
 
 Action make_batch(CLI::App& app) {
-  constexpr int64_t kMaxSequences = 4096;
+  constexpr int64_t kMaxSequences = 1024;  // what an engine takes
   constexpr int64_t kMaxQueue = int64_t{1} << 20;
   auto options = std::make_shared<BatchOptions>();
   add_shared_options(app, options->shared, ModelArgument::kRequired);
