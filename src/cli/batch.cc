@@ -12,6 +12,7 @@
 #include "cli/batch_request.h"
 #include "cli/cli.h"
 #include "cli/line_reader.h"
+#include "cli/model_content.h"
 #include "cli/tool_runner.h"
 
 namespace markbase::cli {
@@ -89,14 +90,15 @@ class BatchProgress {
 // Reads the lines and hands them on; what is done already is left alone.
 class Batch {
  public:
-  Batch(const BatchOptions& options, const Engine& engine, const BatchRecord& record,
-        BatchFlight& flight, BatchProgress& progress)
+  // `model`: of its content.
+  Batch(const BatchOptions& options, const Engine& engine, uint64_t model,
+        const BatchRecord& record, BatchFlight& flight, BatchProgress& progress)
       : options_(options),
         info_(engine.info()),
         record_(record),
         flight_(flight),
         progress_(progress),
-        setup_(setup_of(options.shared, engine.info())),
+        setup_(setup_of(options.shared, engine.info(), model)),
         fault_setup_(fault_setup_of(options.defaults, engine.info())) {}
 
   Result<void> run(LineReader& reader) {
@@ -120,14 +122,11 @@ class Batch {
   int64_t skipped() const { return already_answered_ + already_failed_; }
 
   // The model and what it computes with: the same request gives the same answer for the same setup.
-  static std::string setup_of(const SharedOptions& shared, const ModelInfo& info) {
-    const std::filesystem::path path(info.path);
+  static std::string setup_of(const SharedOptions& shared, const ModelInfo& info, uint64_t model) {
     const std::string backend = info.backend.substr(0, info.backend.find(' '));
     const std::string kv = shared.kv != "auto" ? shared.kv : backend == "ref" ? "f32" : "f16";
-    return fmt::format("{}|{}|{}|{}|{}|{}",
-                       (path.has_filename() ? path : path.parent_path()).filename().string(),
-                       info.architecture, info.vocab_size, backend, kv,
-                       shared.activations == "auto" ? "16" : shared.activations);
+    return fmt::format("{:016x}|{}|{}|{}|{}|{}", model, info.architecture, info.vocab_size, backend,
+                       kv, shared.activations == "auto" ? "16" : shared.activations);
   }
   // What more decides whether a line can be answered.
   static std::string fault_setup_of(const BatchDefaults& defaults, const ModelInfo& info) {
@@ -276,6 +275,7 @@ Result<int> batch(BatchOptions options) {
   MB_ASSIGN(BatchOutput output, BatchOutput::open(options.out, &record));
   MB_ASSIGN(Engine engine, load_batch_engine(options));
   MB_TRY(check_defaults(options.defaults, engine.info()));
+  MB_ASSIGN(const uint64_t model, model_content_hash(engine.info().path, options.shared.threads));
 
   const GracefulInterrupt graceful;
   // Enough that a place that falls free is taken at once; never more than the engine takes.
@@ -284,7 +284,7 @@ Result<int> batch(BatchOptions options) {
       std::min(kAhead * options.max_sequences, options.max_sequences + options.max_queue);
   BatchFlight flight(engine, output, static_cast<size_t>(most));
   BatchProgress progress(!options.shared.quiet, options.file);
-  Batch lines(options, engine, record, flight, progress);
+  Batch lines(options, engine, model, record, flight, progress);
   const Result<void> done = lines.run(reader);
   flight.stop();
   progress.clear();

@@ -4,6 +4,7 @@ import json
 import os
 import pathlib
 import random
+import shutil
 import signal
 import subprocess
 import tempfile
@@ -400,6 +401,35 @@ class BatchResumed(WithSynth):
         self.assertEqual(self.out.read_bytes(), whole)
         # What the answers do not depend on may change.
         self.batch(self.REQUESTS, "--out", self.out, "--threads", 1, "--prefill-chunk", 3, "--max-sequences", 2, code=1)
+        self.assertEqual(self.out.read_bytes(), whole)
+
+    def test_another_model_is_refused(self):
+        here, elsewhere = [pathlib.Path(self.folder.name, name) for name in ["here", "elsewhere"]]
+        self.assertEqual(run("synth", "tiny-e2b", here, "--to", "hf-bf16", "-q")[0], 0)
+        requests = [{"id": "a", "ids": [2, 50], "max_tokens": 2, "seed": 1}, {"id": "b", "ids": [2], "max_tokens": 2, "seed": 1}]
+        self.batch(requests, "--out", self.out, model=here)
+        whole = self.out.read_bytes()
+        # A copy under another name, and what is no part of the model.
+        shutil.copytree(here, elsewhere)
+        elsewhere.joinpath("README.md").write_text("notes")
+        self.batch(requests, "--out", self.out, model=elsewhere)
+        def flip(data):
+            at = len(data) // 3 | 1  # the sign and exponent of a weight
+            return data[:at] + bytes([data[at] ^ 0x80]) + data[at + 1:]
+        changes = [("model.safetensors", flip), ("generation_config.json", lambda data: data + b" "), ("config.json", lambda data: data + b"\n"),
+                   ("tokenizer.json", lambda data: data + b"\n"), ("chat_template.jinja", lambda data: b"{{ bos_token }}")]
+        for name, change in changes:
+            path = elsewhere.joinpath(name)
+            before = path.read_bytes() if path.exists() else None
+            path.write_bytes(change(before))
+            _, err = self.batch(requests, "--out", self.out, model=elsewhere, code=2)
+            self.assertIn("line 1: id", err, name)
+            path.unlink() if before is None else path.write_bytes(before)
+        self.batch(requests, "--out", self.out, model=elsewhere)
+        gguf = pathlib.Path(self.folder.name, "tiny.gguf")
+        self.batch(requests, "--out", f"{self.out}2")
+        self.assertEqual(run("synth", "tiny-e2b", gguf, "--to", "gguf-q8_0", "-q", "--seed", 5)[0], 0)
+        self.batch(requests, "--out", f"{self.out}2", model=gguf, code=2)  # of the same name
         self.assertEqual(self.out.read_bytes(), whole)
 
     def test_other_files_stay_as_they_are(self):

@@ -1,0 +1,16 @@
+// What tells a model from another one by what is in its files, wherever they lie.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "markbase/result.h"
+
+namespace markbase::cli {
+
+// A hash of the names and of every byte of the files that a model is read from, by all `threads`: a
+// .gguf file with the rest of its set (their names apart), or weights, JSON and templates of a
+// folder. Copies have the same. `path`: ModelInfo::path. Errors: kBadInput.
+Result<uint64_t> model_content_hash(const std::string& path, int threads);
+
+}  // namespace markbase::cli
