@@ -186,7 +186,11 @@ class Batch {
     const BatchRecord::Answer* answer = record_.answer_of(id);
     if (answer == nullptr) return {};
     answered_ = true;
-    if (answer->request == item->asked.hash) return {};
+    // An answer that ended with the context is another one in another context, and so is one that
+    // would not have had the room.
+    const bool fits = answer->context_tokens != 0 ? answer->context_tokens == info_.context_tokens
+                                                  : answer->num_tokens <= info_.context_tokens;
+    if (answer->request == item->asked.hash && fits) return {};
     changed_ = true;
     return base::usage_error(
         "line {}: id {} is answered in {} (line {}), and the request, the model or an option has "

@@ -23,15 +23,30 @@ JsonMembers members_of(const Completion& completion, const BatchItem& item) {
   return completion_members(completion, tools ? &*tools : nullptr);
 }
 
-std::string answer_line(const BatchItem& item, const std::vector<Completion>& answers) {
+// Whether more room would have made one of them longer.
+bool ended_with_context(const BatchItem& item, const std::vector<Completion>& answers,
+                        int64_t context_tokens) {
+  const int64_t most = item.asked.request.max_tokens;
+  return std::ranges::any_of(answers, [&](const Completion& answer) {
+    const Timings& t = answer.timings;
+    return answer.finish_reason != "stop" && (most < 0 || t.generated_tokens < most) &&
+           t.prompt_tokens + t.generated_tokens > context_tokens;
+  });
+}
+
+std::string answer_line(const BatchItem& item, const std::vector<Completion>& answers,
+                        int64_t context_tokens) {
   JsonMembers members = {{"id", base::dump_json(item.id)},
                          {"line", std::to_string(item.line)},
                          {"request", hash_json(item.asked.hash)}};
+  const bool by_context = ended_with_context(item, answers, context_tokens);
+  const JsonMember context = {"context", std::to_string(context_tokens)};
   const JsonMember seed = {"seed", std::to_string(item.asked.request.sampling.seed)};
   if (item.asked.request.num_answers == 1) {
     for (JsonMember& member : members_of(answers.front(), item)) {
       members.push_back(std::move(member));
     }
+    if (by_context) members.push_back(context);
     members.push_back(seed);
     members.push_back({"timings", base::dump_json(timings_json(answers.front().timings))});
     return object_json(members);
@@ -44,6 +59,7 @@ std::string answer_line(const BatchItem& item, const std::vector<Completion>& an
     list += (list.empty() ? "" : ",") + object_json(of_answer);
   }
   members.push_back({"answers", "[" + list + "]"});
+  if (by_context) members.push_back(context);
   members.push_back(seed);
   return object_json(members);
 }
@@ -151,7 +167,7 @@ void BatchFlight::take(const UnderWay& flown, Result<std::vector<Completion>> an
     (void)fail(item.id, item.line, item.line_hash, answers.error());
     return;
   }
-  write(answer_line(item, *answers));
+  write(answer_line(item, *answers, engine_.info().context_tokens));
   const std::lock_guard lock(mutex_);
   ++counts_.answered;
   for (const Completion& answer : *answers) {

@@ -35,6 +35,19 @@ bool is_answer(const base::Json& line) {
   return named && (line.contains("finish_reason") || line.contains("answers"));
 }
 
+int64_t integer_in(const base::Json& object, const char* key) {
+  const auto found = object.is_object() ? object.find(key) : object.end();
+  return found != object.end() && found->is_number_integer() ? found->get<int64_t>() : 0;
+}
+
+// An answer of a line, or the line itself.
+int64_t tokens_of(const base::Json& answer) {
+  if (!answer.is_object() || !answer.contains("timings")) return 0;
+  const base::Json& timings = answer["timings"];
+  return integer_in(timings, "prompt_tokens") +
+         std::max<int64_t>(integer_in(timings, "generated_tokens") - 1, 0);
+}
+
 // Takes everything, and remembers where a text ceases to be JSON.
 class FaultPlace : public nlohmann::json_sax<base::Json> {
  public:
@@ -136,7 +149,13 @@ Result<void> BatchRecord::add(std::string_view text, size_t file_line) {
   const std::optional<uint64_t> hash =
       line.ok() && line->is_object() && !has_nul(text) ? hash_in(*line) : std::nullopt;
   if (hash && is_answer(*line)) {
-    answers_[base::dump_json((*line)["id"])] = {*hash, file_line};
+    Answer answer{*hash, file_line, integer_in(*line, "context"), tokens_of(*line)};
+    if (line->contains("answers")) {
+      for (const base::Json& one : (*line)["answers"]) {
+        answer.num_tokens = std::max(answer.num_tokens, tokens_of(one));
+      }
+    }
+    answers_[base::dump_json((*line)["id"])] = answer;
     return {};
   }
   const auto error = hash ? line->find("error") : base::Json::const_iterator();

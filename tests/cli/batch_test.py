@@ -403,6 +403,21 @@ class BatchResumed(WithSynth):
         self.batch(self.REQUESTS, "--out", self.out, "--threads", 1, "--prefill-chunk", 3, "--max-sequences", 2, code=1)
         self.assertEqual(self.out.read_bytes(), whole)
 
+    def test_another_context_where_it_matters(self):
+        import jsonschema
+        base = {"ids": [2, 50], "seed": 1, "ignore_eos": True}
+        for request, ended in [({**base, "max_tokens": 5}, {64: True, 128: True, 6: True, 5: False}), (base, {64: True, 128: False, 63: False}),
+                               ({**base, "max_tokens": 63}, {64: True, 128: True, 63: False}), ({**base, "n": 2}, {64: True, 128: False})]:
+            self.out.unlink(missing_ok=True)
+            for context, same in ended.items():
+                code, out, err = run("batch", self.model, "--ctx", context, "-q", "--out", self.out, stdin=json.dumps(request))
+                self.assertEqual(code, 0 if same else 2, (request, context, err))
+                if not same:
+                    self.assertIn("is answered in", err)
+            (answer,) = lines_of(self.out.read_text())
+            jsonschema.validate(answer, schema("batch"))
+            self.assertEqual(answer.get("context"), None if "max_tokens" in request else 64)
+
     def test_another_model_is_refused(self):
         here, elsewhere = [pathlib.Path(self.folder.name, name) for name in ["here", "elsewhere"]]
         self.assertEqual(run("synth", "tiny-e2b", here, "--to", "hf-bf16", "-q")[0], 0)
