@@ -13,6 +13,7 @@
 #include "cli/cli.h"
 #include "cli/line_reader.h"
 #include "cli/model_content.h"
+#include "cli/repeated_key.h"
 #include "cli/tool_runner.h"
 
 namespace markbase::cli {
@@ -175,6 +176,14 @@ class Batch {
     if (!json->is_object()) {
       return base::usage_error(
           "expected a JSON object with one of prompt, messages and ids, got {}", json->type_name());
+    }
+    // The library takes a NUL for the end of a text.
+    if (line.text.find('\0') != line.text.npos) {
+      return base::bad_input("the line: not valid JSON at byte {}: NUL", line.text.find('\0') + 1);
+    }
+    if (const std::optional<std::string> key = repeated_key(line.text)) {
+      return base::usage_error("{}: expected once in an object, got twice",
+                               base::dump_json(base::Json(*key)));
     }
     MB_ASSIGN(const base::Json id, batch_id(*json, line.number));
     item->id = id;

@@ -187,7 +187,10 @@ class Batch(WithSynth):
                ({"messages": [{"role": "user", "content": [{"type": "image"}]}]}, "image"),
                ({"messages": [{"role": "user", "content": "a"}], "raw": True}, '"raw"'), ({"ids": [2], "system": "x"}, '"system"'),
                ({**good, "system": "x"}, '"system"'), ({"ids": [2], "tools": []}, '"tools"'),
-               ('{"prompt": "\\ud800"}', "line"), ('{"prompt": "a", "seed": 18446744073709551616}', '"seed"'), ("[" * 300, "line")]
+               ('{"prompt": "\\ud800"}', "line"), ('{"prompt": "a", "seed": 18446744073709551616}', '"seed"'), ("[" * 300, "line"),
+               ('{"prompt": "a", "seed": 1, "seed": 2}', '"seed": expected once'), ('{"id": "x", "id": "y", "prompt": "a"}', '"id"'),
+               ('{"messages": [{"role": "user", "content": "a", "content": "b"}]}', '"content"'), ('{"ids": [2], "\\u0069ds": [3]}', '"ids"'),
+               ('{"ids": [2]}\0{', "NUL")]
         requests = [good]
         for line, _ in bad:
             requests += [line, good]
