@@ -71,6 +71,9 @@ uint64_t fingerprint_of(const formats::WeightSource& source, const model::Weight
                                         MARKBASE_VERSION, MARKBASE_COMMIT);
   const RepackKey key = repack_key(source, map, build);
   return content_hash(std::as_bytes(std::span(key)), 0);
+  // Weights alone do not make keys and values: scales, angles, windows and norms come from the
+  // configuration. All of it counts, so that nothing in it can be forgotten.
+  const std::string config = base::dump_json(source.config());
 }
 
 // What was chosen and where it comes from.

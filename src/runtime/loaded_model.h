@@ -43,7 +43,8 @@ struct LoadedModel {
   std::unique_ptr<ModelRunner> runner;
   MemoryPlan plan;
   double load_ms = 0;
-  // Of everything that the bits of keys and values depend on: files, backend, arithmetic, build.
+  // Of everything that the bits of keys and values depend on: files, the whole configuration,
+  // backend, arithmetic, build.
   uint64_t fingerprint = 0;
   std::function<void(const Progress&)> progress;  // of prompts, as EngineOptions says; may be empty
 

@@ -62,7 +62,8 @@ Result<Header> read_header(std::span<const std::byte> bytes, uint64_t file_bytes
     return base::bad_input("header: expected blocks of {} tokens, got {}", ops::kKvBlockTokens,
                            header.block_tokens);
   }
-  if (header.key.model != key.model) return base::bad_input("header: made by another model");
+  if (header.key.model != key.model)
+    return base::bad_input("header: made by another model, configuration or build");
   if (header.key.layout != key.layout)
     return base::bad_input("header: made by another kind of cache (type, layers or backend)");
   if (header.file_bytes != file_bytes)
