@@ -82,8 +82,10 @@ class MB_EXPORT Engine {
 
   EngineStats stats() const;
   // Keeps the prefix cache in a file and brings it back: versioned, checksummed, refused
-  // (kBadInput) for another model or another kind of cache. Restoring adds to what is there, as far
-  // as there is room; returns the tokens that were kept or brought back.
+  // (kBadInput) for another model (weights or configuration) or another kind of cache. Saving takes
+  // the place of nothing but such a file: whatever else stands at `path`, or at "<path>.part" where
+  // it is written until it is whole, is left alone (kUsage). Restoring adds to what is there, as
+  // far as there is room; returns the tokens that were kept or brought back.
   Result<int64_t> save_prefix_cache(const std::string& path);
   Result<int64_t> restore_prefix_cache(const std::string& path);
 

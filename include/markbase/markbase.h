@@ -377,8 +377,9 @@ MB_EXPORT mb_status mb_engine_get_stats(const mb_engine* engine, mb_engine_stats
                                         mb_error** error);
 
 // Keeps the prefix cache in a file and brings it back: versioned, checksummed, refused
-// (MB_BAD_INPUT) for another model or another kind of cache. num_tokens (may be NULL): how many
-// were kept or brought back.
+// (MB_BAD_INPUT) for another model (weights or configuration) or another kind of cache. Saving
+// takes the place of nothing but such a file: whatever else stands at `path` or at "<path>.part" is
+// left alone (MB_USAGE). num_tokens (may be NULL): how many were kept or brought back.
 MB_EXPORT mb_status mb_save_prefix_cache(mb_engine* engine, const char* path, int64_t* num_tokens,
                                          mb_error** error);
 MB_EXPORT mb_status mb_restore_prefix_cache(mb_engine* engine, const char* path,

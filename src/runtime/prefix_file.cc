@@ -261,7 +261,8 @@ Result<void> write_prefix_file(
     return write_fully(fd, table, sizeof header) &&
            write_fully(fd, std::as_bytes(std::span(&header, 1)), 0);
   };
-  MB_ASSIGN(const bool written, write_whole_file(path, write));
+  const FileKind kind = {{kMagic, sizeof kMagic}, "a file of kept prefixes"};
+  MB_ASSIGN(const bool written, write_file_of_kind(path, kind, write));
   if (!written) return base::failed("{}: another process is writing it", path);
   return {};
 }

@@ -64,7 +64,7 @@ Result<PrefixFile> parse_prefix_table(std::span<const std::byte> bytes, uint64_t
                                       TableChecksum checksum = TableChecksum::kChecked);
 
 // Writes a file as it is read, whole or not at all. `read_content` brings the bytes of a content.
-// Errors: kFailed.
+// Errors: kFailed; kUsage where anything but such a file stands in its place.
 Result<void> write_prefix_file(
     const std::string& path, const PrefixFileKey& key, std::span<const PrefixFileKind> kinds,
     PrefixFile file,

@@ -37,6 +37,57 @@ Result<int> open_part_file(const std::string& part) {
   return -1;
 }
 
+bool begins_with(int fd, std::string_view magic) {
+  std::string begin(magic.size(), '\0');
+  return read_fully(fd, std::as_writable_bytes(std::span(begin)), 0) && begin == magic;
+}
+
+std::string_view name_of(mode_t mode) {
+  if (S_ISDIR(mode)) return "a directory";
+  if (S_ISLNK(mode)) return "a symbolic link";
+  if (S_ISFIFO(mode)) return "a pipe";
+  if (S_ISSOCK(mode)) return "a socket";
+  if (S_ISBLK(mode) || S_ISCHR(mode)) return "a device";
+  return "another file";
+}
+
+Error not_ours(const std::string& path, const FileKind& kind, std::string_view got) {
+  return base::usage_error("{}: expected {} or nothing, got {}", path, kind.kind, got);
+}
+
+// Opening tells whether a plain file is ours; what is none is not opened, which may do something.
+Result<void> check_replaceable(const std::string& path, const FileKind& kind) {
+  struct stat status = {};
+  if (::lstat(path.c_str(), &status) != 0) {
+    if (errno == ENOENT) return {};
+    return base::failed("{}: cannot be written: {}", path, std::strerror(errno));
+  }
+  if (!S_ISREG(status.st_mode)) return not_ours(path, kind, name_of(status.st_mode));
+  const FileDescriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
+  if (file.fd() < 0) {
+    return base::failed("{}: cannot be read to see what it is: {}", path, std::strerror(errno));
+  }
+  if (begins_with(file.fd(), kind.magic)) return {};
+  return not_ours(path, kind, name_of(status.st_mode));
+}
+
+// Fills the locked file under its other name and puts it in place, unless `check` objects then.
+Result<bool> fill_and_rename(const FileDescriptor& file, const std::string& part,
+                             const std::string& path, base::FunctionRef<bool(int fd)> write,
+                             base::FunctionRef<Result<void>()> check) {
+  if (write(file.fd())) {
+    const Result<void> checked = check();
+    if (!checked.ok()) {
+      ::unlink(part.c_str());
+      return checked.error();
+    }
+    if (::rename(part.c_str(), path.c_str()) == 0) return true;
+  }
+  const Error error = base::failed("{}: cannot be written: {}", path, std::strerror(errno));
+  ::unlink(part.c_str());
+  return error;
+}
+
 }  // namespace
 
 FileDescriptor::~FileDescriptor() {
@@ -81,11 +132,26 @@ Result<bool> write_whole_file(const std::string& path, base::FunctionRef<bool(in
   MB_ASSIGN(const int fd, open_part_file(part));
   if (fd < 0) return false;
   const FileDescriptor file(fd);
-  if (::ftruncate(fd, 0) == 0 && write(fd) && ::rename(part.c_str(), path.c_str()) == 0)
-    return true;
-  const Error error = base::failed("{}: cannot be written: {}", path, std::strerror(errno));
-  ::unlink(part.c_str());
-  return error;
+  const auto fill = [&](int to) { return ::ftruncate(to, 0) == 0 && write(to); };
+  return fill_and_rename(file, part, path, fill, [] { return Result<void>(); });
+}
+
+Result<bool> write_file_of_kind(const std::string& path, const FileKind& kind,
+                                base::FunctionRef<bool(int fd)> write) {
+  const std::string part = path + ".part";
+  MB_TRY(check_replaceable(path, kind));
+  MB_ASSIGN(const int fd, open_part_file(part));
+  if (fd < 0) return false;
+  const FileDescriptor file(fd);
+  struct stat status = {};
+  if (::fstat(fd, &status) != 0 || (status.st_size > 0 && !begins_with(fd, kind.magic)))
+    return not_ours(part, kind, name_of(S_IFREG));
+  // The magic comes first: a writer that is ended half-way leaves a file that the next one knows.
+  const auto fill = [&](int to) {
+    return ::ftruncate(to, 0) == 0 && write_fully(to, std::as_bytes(std::span(kind.magic)), 0) &&
+           write(to);
+  };
+  return fill_and_rename(file, part, path, fill, [&] { return check_replaceable(path, kind); });
 }
 
 }  // namespace markbase::runtime

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include "base/function_ref.h"
@@ -43,5 +44,16 @@ bool write_fully(int fd, std::span<const std::byte> bytes, uint64_t offset);
 // other: the second one leaves it to the first and gets false. Errors: kFailed (no room, no
 // permission, something else under that name); no file of ours is left behind then.
 Result<bool> write_whole_file(const std::string& path, base::FunctionRef<bool(int fd)> write);
+
+// The same for a path that somebody else chose: what stands there is replaced only where it is a
+// plain file that begins with `magic`, as what `write` makes does, too; so is what stands under the
+// other name (or an empty file). Errors also: kUsage for anything else, which is left alone; `kind`
+// calls the files in the message ("a file of kept prefixes").
+struct FileKind {
+  std::string_view magic;
+  std::string_view kind;
+};
+Result<bool> write_file_of_kind(const std::string& path, const FileKind& kind,
+                                base::FunctionRef<bool(int fd)> write);
 
 }  // namespace markbase::runtime

@@ -404,7 +404,7 @@ TEST_F(PrefixFiles, OfSomethingElseAreRefused) {
   EXPECT_NE(error_of(cache).find("expected a plain file"), std::string::npos);
   const auto saved = cache->save_prefixes(path_, kModel);
   ASSERT_FALSE(saved.ok());
-  EXPECT_EQ(saved.error().code, ErrorCode::kFailed);
+  EXPECT_EQ(saved.error().code, ErrorCode::kUsage);
 }
 
 TEST_F(PrefixFiles, EveryDamageIsFound) {

@@ -114,5 +114,87 @@ TEST_F(PrefixFileOfAModel, IsRefusedAfterAnyChangeOfTheConfiguration) {
   }
 }
 
+class SavedPrefixes : public PrefixFileOfAModel {
+ protected:
+  void SetUp() override {
+    PrefixFileOfAModel::SetUp();
+    Result<Engine> engine = load(config_);
+    ASSERT_TRUE(engine.ok()) << engine.error().message;
+    engine_.emplace(*std::move(engine));
+    ASSERT_TRUE(engine_->generate(long_request()).ok());
+  }
+  // Refuses to save there, naming path and what stands there.
+  void expect_refused(const std::string& path, const std::string& named, const std::string& what) {
+    const Result<int64_t> saved = engine_->save_prefix_cache(path);
+    ASSERT_FALSE(saved.ok()) << what;
+    EXPECT_EQ(saved.error().code, ErrorCode::kUsage);
+    EXPECT_EQ(saved.error().message,
+              named + ": expected a file of kept prefixes or nothing, got " + what);
+  }
+
+  std::optional<Engine> engine_;
+};
+
+TEST_F(SavedPrefixes, TakeThePlaceOfNothingAndOfTheirOwnKind) {
+  const std::string path = folder_.file("kept");
+  EXPECT_EQ(*engine_->save_prefix_cache(path), 128);
+  const std::string first = text_of(path);
+  EXPECT_EQ(*engine_->save_prefix_cache(path), 128);
+  EXPECT_EQ(text_of(path), first);
+  // What a writer left that was ended half-way, or before it wrote anything.
+  for (const size_t size : {size_t{0}, size_t{8}, first.size() / 2}) {
+    folder_.write("kept.part", first.substr(0, size));
+    EXPECT_EQ(*engine_->save_prefix_cache(path), 128) << size;
+    EXPECT_EQ(text_of(path), first);
+    EXPECT_FALSE(fs::exists(path + ".part"));
+  }
+}
+
+TEST_F(SavedPrefixes, NeverTakeThePlaceOfAnythingElse) {
+  const std::string path = folder_.file("kept");
+  const std::string precious = folder_.write("precious", "precious");
+
+  fs::create_directory(path);
+  expect_refused(path, path, "a directory");
+  EXPECT_TRUE(fs::is_directory(path));
+  fs::remove(path);
+
+  ASSERT_EQ(mkfifo(path.c_str(), 0600), 0);
+  expect_refused(path, path, "a pipe");
+  EXPECT_TRUE(fs::is_fifo(path));
+  fs::remove(path);
+
+  fs::create_symlink(precious, path);
+  expect_refused(path, path, "a symbolic link");
+  EXPECT_TRUE(fs::is_symlink(path));
+  fs::remove(path);
+
+  // Only root may make one; its numbers are those of the device that swallows everything.
+  if (mknod(path.c_str(), S_IFCHR | 0600, makedev(1, 3)) == 0) {
+    expect_refused(path, path, "a device");
+    EXPECT_TRUE(fs::is_character_file(path));
+    fs::remove(path);
+  }
+
+  for (const char* bytes : {"precious", "MB", "MBREPACK and more", ""}) {
+    folder_.write("kept", bytes);
+    expect_refused(path, path, "another file");
+    EXPECT_EQ(text_of(path), bytes);
+  }
+  fs::remove(path);
+
+  // Nor under the name that it has until it is whole.
+  folder_.write("kept.part", "precious");
+  expect_refused(path, path + ".part", "another file");
+  EXPECT_EQ(text_of(path + ".part"), "precious");
+  EXPECT_FALSE(fs::exists(path));
+
+  const std::string weights = model_ + "/model.safetensors";
+  const std::string before = text_of(weights);
+  expect_refused(weights, weights, "another file");
+  EXPECT_EQ(text_of(weights), before);
+  EXPECT_EQ(text_of(precious), "precious");
+}
+
 }  // namespace
 }  // namespace markbase
