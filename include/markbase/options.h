@@ -32,10 +32,10 @@ struct EngineOptions {
   int64_t context_tokens = 0;    // 0: the model's limit, or less where memory_bytes demands it
   std::string kv = "auto";  // auto|f16|bf16|f32|q8; auto: f16, and f32 on the reference backend
   int64_t prefill_chunk_tokens = 512;
-  int64_t max_sequences = 8;         // answers that step together; more wait
-  int64_t max_queue = 256;           // requests that wait for a place; beyond, submit refuses
-  bool prefix_cache = true;          // keep what prompts and answers have in common with later ones
-  uint64_t memory_bytes = 0;         // budget; 0: what the machine has free
+  int64_t max_sequences = 8;  // answers that step together; more wait
+  int64_t max_queue = 256;    // answers that wait for a place (0 to 1e9); beyond, submit refuses
+  bool prefix_cache = true;   // keep what prompts and answers have in common with later ones
+  uint64_t memory_bytes = 0;  // budget; 0: what the machine has free
   std::string activations = "auto";  // auto|16|q8; auto: 16
   // Keep the packed weights in a file beside the model (as large as they are) and read them from it
   // the next time. A file that does not belong to the model is made anew.

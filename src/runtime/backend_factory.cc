@@ -70,6 +70,10 @@ Result<BackendHandle> make_backend(const EngineOptions& options) {
     return handle;
   }
   MB_ASSIGN(const backends::CpuOptions cpu, cpu_options(options));
+  if (options.backend < BackendKind::kAuto || options.backend > BackendKind::kRef) {
+    return base::usage_error("--backend: expected one of those that there are, got number {}",
+                             static_cast<int>(options.backend));
+  }
   handle.pool = std::make_unique<base::ThreadPool>(threads);
   handle.backend = backends::make_cpu_backend(*handle.pool, cpu);
   handle.description = fmt::format(

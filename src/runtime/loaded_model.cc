@@ -18,6 +18,8 @@ namespace {
 
 constexpr int64_t kMostChunkTokens = 65536;
 constexpr int64_t kMostSequences = 1024;
+// Counts of answers stay far from the end of their type.
+constexpr int64_t kMostQueue = 1'000'000'000;
 
 std::string count_text(int64_t tensors) {
   return tensors == 1 ? "1 tensor is" : fmt::format("{} tensors are", tensors);
@@ -69,11 +71,12 @@ uint64_t fingerprint_of(const formats::WeightSource& source, const model::Weight
   const std::string activations = options.activations == "auto" ? "16" : options.activations;
   const std::string build = fmt::format("{} {} {} {}", model.backend.backend->name(), activations,
                                         MARKBASE_VERSION, MARKBASE_COMMIT);
-  const RepackKey key = repack_key(source, map, build);
-  return content_hash(std::as_bytes(std::span(key)), 0);
   // Weights alone do not make keys and values: scales, angles, windows and norms come from the
   // configuration. All of it counts, so that nothing in it can be forgotten.
   const std::string config = base::dump_json(source.config());
+  const RepackKey key = repack_key(source, map, build);
+  return content_hash(std::as_bytes(std::span(key)),
+                      content_hash(std::as_bytes(std::span(config))));
 }
 
 // What was chosen and where it comes from.
@@ -103,6 +106,11 @@ bool vocabulary_fits(int64_t tokens, int64_t table_rows) {
 }
 
 Result<void> check_options(const EngineOptions& options) {
+  // The upper end is the model's own.
+  if (options.context_tokens < 0) {
+    return base::usage_error("--ctx: expected 1 or more (0: the model's limit), got {}",
+                             options.context_tokens);
+  }
   if (options.prefill_chunk_tokens < 1 || options.prefill_chunk_tokens > kMostChunkTokens) {
     return base::usage_error("--prefill-chunk: expected 1 to {}, got {}", kMostChunkTokens,
                              options.prefill_chunk_tokens);
@@ -110,6 +118,9 @@ Result<void> check_options(const EngineOptions& options) {
   if (options.max_sequences < 1 || options.max_sequences > kMostSequences) {
     return base::usage_error("max_sequences: expected 1 to {}, got {}", kMostSequences,
                              options.max_sequences);
+  }
+  if (options.max_queue < 0 || options.max_queue > kMostQueue) {
+    return base::usage_error("max_queue: expected 0 to {}, got {}", kMostQueue, options.max_queue);
   }
   MB_TRY(num_threads(options));
   MB_TRY(kv_type(options));

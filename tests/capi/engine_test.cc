@@ -390,6 +390,15 @@ TEST(CLoad, TellsProgressAndMessages) {
   MB_EXPECT_OK(mb_engine_load(path.c_str(), &options, &engine, &error));
   EXPECT_GT(told.progress, 0);
   EXPECT_FALSE(told.messages.empty());
+  EXPECT_NE(refused([](O& o) { o.num_threads = -1; }).find("threads"), std::string::npos);
+  EXPECT_NE(refused([](O& o) { o.context_tokens = -1; }).find("ctx"), std::string::npos);
+  EXPECT_NE(refused([](O& o) { o.prefill_chunk_tokens = 0; }).find("chunk"), std::string::npos);
+  EXPECT_NE(refused([](O& o) { o.max_sequences = 0; }).find("max_sequences"), std::string::npos);
+  for (const int64_t queue : {int64_t{-1}, int64_t{-8}, INT64_MIN, INT64_MAX}) {
+    EXPECT_NE(refused([&](O& o) { o.max_queue = queue; }).find("max_queue"), std::string::npos);
+  }
+  const auto on_ref = [](O& o) { o.backend = MB_BACKEND_REF, o.cpu_isa = "generic"; };
+  EXPECT_NE(refused(on_ref).find("cpu-isa"), std::string::npos);
   mb_engine_free(engine);
 }
 

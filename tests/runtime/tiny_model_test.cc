@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <limits>
 #include <map>
 
 #include "markbase/engine.h"
@@ -399,8 +400,76 @@ TEST(TinyEngine, RefusesWhatItCannotHonour) {
   EXPECT_EQ(code_of([](EngineOptions& o) { o.num_threads = -1; }), kUsage);
   EXPECT_EQ(code_of([](EngineOptions& o) { o.prefill_chunk_tokens = 0; }), kUsage);
   EXPECT_EQ(code_of([](EngineOptions& o) { o.context_tokens = 257; }), kUsage);
+  EXPECT_EQ(code_of([](EngineOptions& o) { o.backend = static_cast<BackendKind>(7); }), kUsage);
   EXPECT_EQ(code_of([](EngineOptions& o) { o.memory_bytes = 1000; }),
             static_cast<int>(ErrorCode::kOutOfMemory));
+}
+
+// Every number at and just beyond the ends of its range, and at those of its type.
+TEST(TinyEngine, RefusesNumbersOutOfRange) {
+  const auto message_of = [](auto change) -> std::string {
+    EngineOptions options = options_for(BackendKind::kCpu);
+    change(options);
+    const Result<Engine> engine = Engine::load(golden_path("tiny_gemma3_f32"), options);
+    if (engine.ok()) return "taken";
+    EXPECT_EQ(engine.error().code, ErrorCode::kUsage) << engine.error().message;
+    return engine.error().message;
+  };
+  struct Row {
+    int64_t EngineOptions::*number;
+    const char* name;
+    std::vector<int64_t> taken, refused;
+  };
+  constexpr int64_t kLeast = std::numeric_limits<int64_t>::min();
+  constexpr int64_t kMost = std::numeric_limits<int64_t>::max();
+  for (const Row& row : std::vector<Row>{
+           {&EngineOptions::context_tokens, "--ctx", {0, 1, 256}, {-1, 257, kLeast, kMost}},
+           {&EngineOptions::prefill_chunk_tokens,
+            "--prefill-chunk",
+            {1},
+            {-1, 0, 65537, kLeast, kMost}},
+           {&EngineOptions::max_sequences, "max_sequences", {1}, {-1, 0, 1025, kLeast, kMost}},
+           {&EngineOptions::max_queue,
+            "max_queue",
+            {0, 1, 1'000'000'000},
+            {-1, -8, 1'000'000'001, kLeast, kMost - 7, kMost}}}) {
+    for (const int64_t value : row.taken) {
+      EXPECT_EQ(message_of([&](EngineOptions& o) { o.*row.number = value; }), "taken")
+          << row.name << " " << value;
+    }
+    for (const int64_t value : row.refused) {
+      const std::string message = message_of([&](EngineOptions& o) { o.*row.number = value; });
+      EXPECT_NE(message.find(row.name), std::string::npos) << row.name << " " << value << message;
+      EXPECT_NE(message.find("got " + std::to_string(value)), std::string::npos) << message;
+    }
+  }
+  for (const int threads :
+       {-1, 257, std::numeric_limits<int>::min(), std::numeric_limits<int>::max()}) {
+    EXPECT_NE(message_of([&](EngineOptions& o) { o.num_threads = threads; }).find("--threads"),
+              std::string::npos);
+  }
+}
+
+// What only the CPU backend has a use for is no option of the reference.
+TEST(TinyEngine, TheReferenceRefusesOptionsOfKernels) {
+  const auto message_of = [](auto change) -> std::string {
+    EngineOptions options = options_for(BackendKind::kRef);
+    change(options);
+    const Result<Engine> engine = Engine::load(golden_path("tiny_gemma3_f32"), options);
+    if (engine.ok()) return "taken";
+    EXPECT_EQ(engine.error().code, ErrorCode::kUsage) << engine.error().message;
+    return engine.error().message;
+  };
+  EXPECT_EQ(message_of([](EngineOptions&) {}), "taken");
+  EXPECT_EQ(message_of([](EngineOptions& o) { o.activations = "16"; }), "taken");
+  for (const char* level : {"generic", "avx2", "sse9", ""}) {
+    const std::string message = message_of([&](EngineOptions& o) { o.cpu_isa = level; });
+    EXPECT_NE(message.find("--cpu-isa"), std::string::npos) << level << ": " << message;
+  }
+  for (const char* bits : {"q8", "4", ""}) {
+    const std::string message = message_of([&](EngineOptions& o) { o.activations = bits; });
+    EXPECT_NE(message.find("--activations"), std::string::npos) << bits << ": " << message;
+  }
 }
 
 TEST(TinyEngine, RefusesBadPrompts) {
