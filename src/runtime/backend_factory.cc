@@ -23,13 +23,29 @@ Result<backends::CpuOptions> cpu_options(const EngineOptions& options) {
     }
     cpu.isa = *isa;
   }
-  if (options.activations == "q8") {
-    cpu.activations = backends::ActivationPrecision::kQ8;
-  } else if (options.activations != "auto" && options.activations != "16") {
-    return base::usage_error("--activations: expected auto, 16 or q8, got \"{}\"",
-                             options.activations);
-  }
+  if (options.activations == "q8") cpu.activations = backends::ActivationPrecision::kQ8;
   return cpu;
+}
+
+Result<void> check_activations(const EngineOptions& options) {
+  for (const char* known : {"auto", "16", "q8"}) {
+    if (options.activations == known) return {};
+  }
+  return base::usage_error("--activations: expected auto, 16 or q8, got \"{}\"",
+                           options.activations);
+}
+
+// It computes in one way: what chooses another one would be ignored.
+Result<void> check_ref_options(const EngineOptions& options) {
+  if (options.cpu_isa != "auto") {
+    return base::usage_error(
+        "--cpu-isa {}: the reference backend has no kernels to choose from, expected auto",
+        options.cpu_isa);
+  }
+  if (options.activations == "q8") {
+    return base::usage_error("--activations q8: the reference backend computes in float");
+  }
+  return {};
 }
 
 }  // namespace
@@ -54,26 +70,25 @@ Result<ops::KvType> kv_type(const EngineOptions& options) {
 }
 
 Result<BackendHandle> make_backend(const EngineOptions& options) {
+  if (options.backend < BackendKind::kAuto || options.backend > BackendKind::kRef) {
+    return base::usage_error("--backend: expected one of those that there are, got number {}",
+                             static_cast<int>(options.backend));
+  }
   if (options.backend == BackendKind::kCuda) {
     return base::usage_error("--backend cuda: this build has no CUDA backend");
   }
   MB_ASSIGN(const int threads, num_threads(options));
+  MB_TRY(check_activations(options));
   const char* plural = threads == 1 ? "thread" : "threads";
   BackendHandle handle;
   if (options.backend == BackendKind::kRef) {
-    if (options.activations == "q8") {
-      return base::usage_error("--activations q8: the reference backend computes in float");
-    }
+    MB_TRY(check_ref_options(options));
     handle.pool = std::make_unique<base::ThreadPool>(threads);
     handle.backend = backends::make_ref_backend(*handle.pool);
     handle.description = fmt::format("ref ({} {})", threads, plural);
     return handle;
   }
   MB_ASSIGN(const backends::CpuOptions cpu, cpu_options(options));
-  if (options.backend < BackendKind::kAuto || options.backend > BackendKind::kRef) {
-    return base::usage_error("--backend: expected one of those that there are, got number {}",
-                             static_cast<int>(options.backend));
-  }
   handle.pool = std::make_unique<base::ThreadPool>(threads);
   handle.backend = backends::make_cpu_backend(*handle.pool, cpu);
   handle.description = fmt::format(

@@ -92,6 +92,7 @@ class Usage(unittest.TestCase):
 
     def test_reference_keeps_no_packed_weights(self):
         self.check(2, ["run", TINY, "-p", "a", "--backend", "ref", "--repack-cache", "on"], "--repack-cache")
+        self.check(2, ["run", TINY, "-p", "a", "--backend", "ref", "--cpu-isa", "generic"], "--cpu-isa")
 
     def test_a_pipe_in_the_place_of_a_file(self):
         for name in ["config.json", "model.safetensors", "tokenizer.json"]:
