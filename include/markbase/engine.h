@@ -73,8 +73,10 @@ class MB_EXPORT Engine {
   // the caller can need; what it waits for delays every request. Errors: kUsage for a parameter out
   // of range or a prompt longer than the context, kOverloaded when the queue is full, kOutOfMemory.
   Result<std::shared_ptr<RequestHandle>> submit(Request request, OnEvent on_event);
-  // submit and wait.
+  // submit and wait: the first answer, or all of them. Not from a callback (kUsage, and nothing is
+  // begun).
   Result<Completion> generate(Request request, OnEvent on_event = {});
+  Result<std::vector<Completion>> generate_all(Request request, OnEvent on_event = {});
 
   // A vector of hidden_size values: the final normed hidden states of a text, pooled. Blocks; steps
   // of requests go on between its chunks. Not from a callback.

@@ -262,7 +262,7 @@ MB_EXPORT mb_status mb_wait(mb_request_handle* handle, mb_completions** completi
                             size_t* num_completions, mb_error** error);
 // The request itself goes on: cancel it first if it should not.
 MB_EXPORT void mb_request_handle_free(mb_request_handle* handle);
-// mb_submit and mb_wait.
+// mb_submit and mb_wait. Not from a callback (MB_USAGE, and nothing is begun).
 MB_EXPORT mb_status mb_generate(mb_engine* engine, const mb_request* request, mb_on_event on_event,
                                 void* user, mb_completions** completions, size_t* num_completions,
                                 mb_error** error);

@@ -238,9 +238,8 @@ mb_status mb_generate(mb_engine* engine, const mb_request* request, mb_on_event 
     MB_TRY(need(engine, "engine"));
     MB_TRY(need(completions, "completions"));
     MB_ASSIGN(Request asked, request_of(request));
-    MB_ASSIGN(const auto handle,
-              engine->engine.submit(std::move(asked), event_callback(on_event, user)));
-    MB_ASSIGN(auto list, handle->wait_all());
+    MB_ASSIGN(auto list,
+              engine->engine.generate_all(std::move(asked), event_callback(on_event, user)));
     auto holder = std::make_unique<mb_completions>(std::move(list));
     if (num_completions != nullptr) *num_completions = holder->list.size();
     *completions = holder.release();

@@ -83,8 +83,17 @@ Result<std::shared_ptr<RequestHandle>> Engine::submit(Request request, OnEvent o
 
 Result<Completion> Engine::generate(Request request, OnEvent on_event) {
   return base::guarded("generate", [&]() -> Result<Completion> {
+    MB_TRY(impl_->thread.check_may_wait("generate()"));
     MB_ASSIGN(const auto handle, submit(std::move(request), std::move(on_event)));
     return handle->wait();
+  });
+}
+
+Result<std::vector<Completion>> Engine::generate_all(Request request, OnEvent on_event) {
+  return base::guarded("generate_all", [&]() -> Result<std::vector<Completion>> {
+    MB_TRY(impl_->thread.check_may_wait("generate_all()"));
+    MB_ASSIGN(const auto handle, submit(std::move(request), std::move(on_event)));
+    return handle->wait_all();
   });
 }
 
@@ -100,6 +109,7 @@ Result<void> Engine::logits(std::span<const int32_t> ids, bool last_only, const 
 
 Result<std::vector<float>> Engine::embed(const EmbedRequest& request) {
   return base::guarded("embed", [&]() -> Result<std::vector<float>> {
+    MB_TRY(impl_->thread.check_may_wait("embed()"));
     Request text;
     text.ids = request.ids;
     text.text = request.text;

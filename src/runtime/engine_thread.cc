@@ -40,6 +40,11 @@ Result<void> EngineThread::submit(std::shared_ptr<RequestState> request) {
   return {};
 }
 
+Result<void> EngineThread::check_may_wait(std::string_view what) const {
+  if (std::this_thread::get_id() != id()) return {};
+  return base::usage_error("{} was called from a callback, which the answer would wait for", what);
+}
+
 Result<void> EngineThread::run(const std::function<void()>& job) {
   if (std::this_thread::get_id() == id())
     return base::usage_error("expected a call from outside the callbacks of requests");

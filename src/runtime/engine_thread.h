@@ -7,6 +7,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <string_view>
 #include <thread>
 #include <vector>
 
@@ -27,6 +28,9 @@ class EngineThread {
   EngineThread& operator=(const EngineThread&) = delete;
 
   std::thread::id id() const { return thread_.get_id(); }
+  // Errors: kUsage on the engine's own thread, that is from a callback, which what it waits for
+  // would wait for. `what` names the call.
+  Result<void> check_may_wait(std::string_view what) const;
   // From any thread. Errors: kOverloaded. On an exception (no memory) the request is not taken in.
   Result<void> submit(std::shared_ptr<RequestState> request);
   // Runs `job` with the model for itself and waits for it; what it throws is thrown here. Errors:

@@ -236,6 +236,36 @@ TEST_F(CEngine, FreeingTheEngineEndsItsRequests) {
   mb_request_handle_free(handle);
 }
 
+// Refused before anything runs: the answer could never be waited for.
+TEST_F(CEngine, ACallbackCannotGenerate) {
+  struct Asked {
+    mb_engine* engine;
+    mb_request request;
+    mb_status status = MB_OK;
+    std::string message = {};
+  } asked = {engine_, request(50)};
+  const auto ask = [](const mb_event*, void* user) -> int32_t {
+    auto* a = static_cast<Asked*>(user);
+    mb_completions* completions = nullptr;
+    mb_error* error = nullptr;
+    a->status =
+        mb_generate(a->engine, &a->request, nullptr, nullptr, &completions, nullptr, &error);
+    if (a->status != MB_OK) a->message = take_message(error);
+    return 1;
+  };
+  const mb_request once = request(1);
+  mb_completions* completions = nullptr;
+  MB_EXPECT_OK(mb_generate(engine_, &once, ask, &asked, &completions, nullptr, &error));
+  mb_completions_free(completions);
+  EXPECT_EQ(asked.status, MB_USAGE);
+  EXPECT_NE(asked.message.find("callback"), std::string::npos) << asked.message;
+  mb_engine_stats stats = {};
+  stats.size = sizeof(stats);
+  MB_EXPECT_OK(mb_engine_get_stats(engine_, &stats, &error));
+  EXPECT_EQ(stats.running + stats.waiting, 0);
+  EXPECT_EQ(stats.generated_tokens, 1);
+}
+
 TEST_F(CEngine, RefusesWithAMessage) {
   const auto refused = [this](auto change) {
     mb_request asked = request(4);
@@ -360,6 +390,15 @@ TEST(CLoad, SaysWhatIsWrong) {
   using O = mb_engine_options;
   EXPECT_NE(refused([](O& o) { o.backend = 9; }).find("backend"), std::string::npos);
   EXPECT_NE(refused([](O& o) { o.backend = -1; }).find("backend"), std::string::npos);
+  EXPECT_NE(refused([](O& o) { o.num_threads = -1; }).find("threads"), std::string::npos);
+  EXPECT_NE(refused([](O& o) { o.context_tokens = -1; }).find("ctx"), std::string::npos);
+  EXPECT_NE(refused([](O& o) { o.prefill_chunk_tokens = 0; }).find("chunk"), std::string::npos);
+  EXPECT_NE(refused([](O& o) { o.max_sequences = 0; }).find("max_sequences"), std::string::npos);
+  for (const int64_t queue : {int64_t{-1}, int64_t{-8}, INT64_MIN, INT64_MAX}) {
+    EXPECT_NE(refused([&](O& o) { o.max_queue = queue; }).find("max_queue"), std::string::npos);
+  }
+  const auto on_ref = [](O& o) { o.backend = MB_BACKEND_REF, o.cpu_isa = "generic"; };
+  EXPECT_NE(refused(on_ref).find("cpu-isa"), std::string::npos);
   EXPECT_NE(refused([](O& o) { o.cpu_isa = nullptr; }).find("cpu_isa"), std::string::npos);
   EXPECT_NE(refused([](O& o) { o.kv = "f64"; }).find("f64"), std::string::npos);
   EXPECT_NE(refused([](O& o) { o.prefix_cache = 7; }).find("prefix_cache"), std::string::npos);
@@ -390,15 +429,6 @@ TEST(CLoad, TellsProgressAndMessages) {
   MB_EXPECT_OK(mb_engine_load(path.c_str(), &options, &engine, &error));
   EXPECT_GT(told.progress, 0);
   EXPECT_FALSE(told.messages.empty());
-  EXPECT_NE(refused([](O& o) { o.num_threads = -1; }).find("threads"), std::string::npos);
-  EXPECT_NE(refused([](O& o) { o.context_tokens = -1; }).find("ctx"), std::string::npos);
-  EXPECT_NE(refused([](O& o) { o.prefill_chunk_tokens = 0; }).find("chunk"), std::string::npos);
-  EXPECT_NE(refused([](O& o) { o.max_sequences = 0; }).find("max_sequences"), std::string::npos);
-  for (const int64_t queue : {int64_t{-1}, int64_t{-8}, INT64_MIN, INT64_MAX}) {
-    EXPECT_NE(refused([&](O& o) { o.max_queue = queue; }).find("max_queue"), std::string::npos);
-  }
-  const auto on_ref = [](O& o) { o.backend = MB_BACKEND_REF, o.cpu_isa = "generic"; };
-  EXPECT_NE(refused(on_ref).find("cpu-isa"), std::string::npos);
   mb_engine_free(engine);
 }
 

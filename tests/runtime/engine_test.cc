@@ -164,6 +164,45 @@ TEST(ManyRequests, ACallbackCannotWaitForItself) {
   EXPECT_TRUE(other->wait().ok());
 }
 
+// What a callback cannot wait for does not run unseen either.
+TEST(ManyRequests, WhatACallbackCannotWaitForIsNotBegun) {
+  Engine engine = load();
+  std::vector<std::string> refused;
+  const auto handle = engine.submit(request_of(1, 1), [&](const TokenEvent& event) {
+    if (event.id < 0) return true;
+    EmbedRequest embedded;
+    embedded.ids = {2, 7, 9};
+    const Result<Completion> one = engine.generate(request_of(2, 50));
+    const auto all = engine.generate_all(request_of(2, 50));
+    const Result<std::vector<float>> vector = engine.embed(embedded);
+    for (const Error* error : {one.ok() ? nullptr : &one.error(), all.ok() ? nullptr : &all.error(),
+                               vector.ok() ? nullptr : &vector.error()}) {
+      if (error != nullptr && error->code == ErrorCode::kUsage) refused.push_back(error->message);
+    }
+    return true;
+  });
+  ASSERT_TRUE((*handle)->wait().ok());
+  ASSERT_EQ(refused.size(), 3U);
+  for (const std::string& message : refused)
+    EXPECT_NE(message.find("callback"), std::string::npos) << message;
+  const EngineStats stats = engine.stats();
+  EXPECT_EQ(stats.running + stats.waiting, 0);
+  EXPECT_EQ(stats.generated_tokens, 1);
+  EXPECT_EQ(stats.prompt_tokens, 4);
+}
+
+TEST(ManyRequests, GenerateAllGivesEveryAnswer) {
+  Engine engine = load();
+  Request request = request_of(5);
+  request.num_answers = 3;
+  const auto all = engine.generate_all(request);
+  ASSERT_TRUE(all.ok()) << all.error().message;
+  ASSERT_EQ(all->size(), 3U);
+  const auto handle = engine.submit(request, {});
+  const auto waited = (*handle)->wait_all();
+  for (size_t i = 0; i < 3; ++i) EXPECT_EQ((*all)[i].ids, (*waited)[i].ids);
+}
+
 TEST(ManyRequests, AFullQueueIsRefusedAndEmptiesAgain) {
   EngineOptions options = options_of(2);
   options.max_queue = 3;
