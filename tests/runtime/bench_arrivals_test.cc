@@ -2,7 +2,11 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
+#include <limits>
 #include <numeric>
+
+#include "support/golden.h"
 
 namespace markbase::runtime {
 namespace {
@@ -25,6 +29,32 @@ TEST(Percentile, IsTheLeastThatSoManyDoNotExceed) {
   EXPECT_EQ(percentile(five, 40), 20);
   EXPECT_EQ(percentile(five, 50), 35);
   EXPECT_EQ(percentile(five, 100), 50);
+}
+
+// Times of arrival that no clock holds would all be the same.
+TEST(BenchArrivals, RatesThatNoClockHoldsAreRefused) {
+  EngineOptions engine;
+  engine.backend = BackendKind::kCpu;
+  engine.num_threads = 1;
+  const auto message_of = [&](double per_s, int64_t requests) -> std::string {
+    tools::BenchOptions options;
+    options.prefill_tokens = {8};
+    options.decode_tokens = 1;
+    options.batches = {1};
+    options.repetitions = 1;
+    options.arrivals = {.requests = requests, .per_s = per_s, .seed = 1};
+    const auto document =
+        bench_arrivals(testing::golden_path("tiny_gemma3_gguf/tiny.gguf"), engine, options);
+    if (document.ok()) return "taken";
+    EXPECT_EQ(document.error().code, ErrorCode::kUsage);
+    return document.error().message;
+  };
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  for (const double rate : {1e-300, 5e-324, 1e-9, 1e10, 1e300, kInfinity, -1.0, std::nan("")}) {
+    EXPECT_NE(message_of(rate, 4).find("bench: --rate: expected"), std::string::npos) << rate;
+  }
+  EXPECT_NE(message_of(1e-5, 2000).find("--rate"), std::string::npos);
+  for (const double rate : {0.0, 1e3, 1e9}) EXPECT_EQ(message_of(rate, 4), "taken") << rate;
 }
 
 }  // namespace

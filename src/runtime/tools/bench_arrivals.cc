@@ -295,6 +295,19 @@ Result<tools::BenchOptions> fitted(const std::string& path, const EngineOptions&
   return options;
 }
 
+// A draw is at most 37 times its mean: so the last request comes within the 292 years that a clock
+// of nanoseconds counts. Above the upper end all come at once.
+Result<void> check_rate(const tools::ArrivalOptions& arrivals) {
+  constexpr double kMostMeanSeconds = 1e8;
+  constexpr double kMostPerSecond = 1e9;
+  if (arrivals.per_s == 0) return {};
+  const double least = static_cast<double>(arrivals.requests) / kMostMeanSeconds;
+  if (arrivals.per_s >= least && arrivals.per_s <= kMostPerSecond) return {};
+  return base::usage_error(
+      "bench: --rate: expected closed (0), or {} to {} requests a second with {} requests, got {}",
+      least, kMostPerSecond, arrivals.requests, arrivals.per_s);
+}
+
 // What is asked of the engine: the context that the longest request needs where none is given,
 // places for the answers, and a queue that takes all requests.
 Result<EngineOptions> arrivals_engine(const EngineOptions& engine,
@@ -306,10 +319,7 @@ Result<EngineOptions> arrivals_engine(const EngineOptions& engine,
     return base::usage_error("bench: -n: expected 1 or more beside --arrivals, got {}",
                              options.decode_tokens);
   }
-  if (!(options.arrivals.per_s >= 0 && std::isfinite(options.arrivals.per_s))) {
-    return base::usage_error("bench: --rate: expected a number above 0 or closed, got {}",
-                             options.arrivals.per_s);
-  }
+  MB_TRY(check_rate(options.arrivals));
   const int64_t longest =
       *std::max_element(options.prefill_tokens.begin(), options.prefill_tokens.end()) +
       options.decode_tokens;
