@@ -1,6 +1,7 @@
 #include "runtime/chat_prompt.h"
 
 #include "base/error.h"
+#include "runtime/message_rules.h"
 #include "tokenizer/call_arguments.h"
 #include "tokenizer/chat_template.h"
 
@@ -16,7 +17,11 @@ Result<ChatPrompt> prompt_of(const tokenizer::Tokenizer& tokenizer, tokenizer::C
         "neither: this model only continues plain text",
         tokenizer.source());
   }
+  const std::vector<MessageFacts> facts = facts_of(request);
+  MB_TRY(check_messages(facts, chat_abilities(tokenizer)));
+  const bool system_alone = is_system_alone(facts);
   MB_ASSIGN(auto chat, format->render(std::move(request)));
+  if (system_alone) MB_TRY(check_holds_text(chat.segments));
   if (chat.num_media > 0 && !allow_media) {
     return base::usage_error(
         "messages: {} pictures, sounds or videos, which this build cannot take yet",

@@ -21,8 +21,9 @@ struct ChatPrompt {
 
 // The files have a chat template, or the vocabulary holds the turn markers of a format we know.
 bool has_chat_format(const tokenizer::Tokenizer& tokenizer);
-// Errors: kUsage where the format refuses the messages, kBadInput where the model has no chat
-// format.
+// Of messages that have nothing beside role and content; others: request_prompt(). Errors: kUsage
+// where the messages break a rule (message_rules.h) or the format refuses them, kBadInput where the
+// model has no chat format.
 Result<ChatPrompt> chat_prompt(const tokenizer::Tokenizer& tokenizer,
                                std::span<const Message> messages, bool add_generation_prompt);
 // The same for a request as JSON (tokenizer/chat_request.h), where the arguments of a call may be

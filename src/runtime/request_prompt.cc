@@ -97,7 +97,8 @@ ResultForm result_form(const tokenizer::Tokenizer& tokenizer) {
 
 }  // namespace
 
-Result<std::string> request_json(const Request& request, ResultForm form) {
+Result<std::string> request_json(const Request& request, ResultForm form,
+                                 bool add_generation_prompt) {
   const std::span<const Message> messages = request.messages;
   std::string list;
   for (size_t i = 0; i < messages.size(); ++i) {
@@ -110,7 +111,8 @@ Result<std::string> request_json(const Request& request, ResultForm form) {
     MB_ASSIGN(const std::string message, message_json(messages[i], responses));
     list += (list.empty() ? "" : ",") + message;
   }
-  std::string out = R"({"messages":[)" + list + R"(],"add_generation_prompt":true)";
+  std::string out =
+      fmt::format(R"({{"messages":[{}],"add_generation_prompt":{})", list, add_generation_prompt);
   if (request.enable_thinking) out += R"(,"enable_thinking":true)";
   if (!request.tools.empty()) {
     MB_ASSIGN(const std::string tools, tools_json(request.tools));
@@ -119,18 +121,8 @@ Result<std::string> request_json(const Request& request, ResultForm form) {
   return out + "}";
 }
 
-ChatAbilities chat_abilities(const tokenizer::Tokenizer& tokenizer) {
-  const std::string_view source = tokenizer.chat_template();
-  if (source.empty()) {
-    const bool gemma4 = tokenizer::has_gemma4_format(tokenizer);
-    return {.thinking = gemma4, .tools = gemma4};
-  }
-  // What a template never speaks of it cannot render.
-  return {.thinking = source.find("enable_thinking") != source.npos,
-          .tools = source.find("tools") != source.npos};
-}
-
-Result<ChatPrompt> request_prompt(const tokenizer::Tokenizer& tokenizer, const Request& request) {
+Result<ChatPrompt> request_prompt(const tokenizer::Tokenizer& tokenizer, const Request& request,
+                                  bool add_generation_prompt) {
   const ChatAbilities can = chat_abilities(tokenizer);
   if (request.enable_thinking && !can.thinking) {
     return base::usage_error("thinking: this model's chat format has none");
@@ -138,20 +130,19 @@ Result<ChatPrompt> request_prompt(const tokenizer::Tokenizer& tokenizer, const R
   if (!request.tools.empty() && !can.tools) {
     return base::usage_error("tools: this model's chat format has none");
   }
-  bool plain = !request.enable_thinking && request.tools.empty();
-  for (const Message& message : request.messages) {
-    const bool of_tools = message.role == "tool" || !message.tool_calls.empty();
-    if (of_tools && !can.tools) {
-      return base::usage_error(
-          "messages: a call of a tool or its result: this model's chat format has no tools");
-    }
-    plain &= !of_tools && message.reasoning.empty();
-  }
+  // Before results are moved to their calls, which those that belong to none would not survive.
+  const std::vector<MessageFacts> facts = facts_of(request.messages);
+  MB_TRY(check_messages(facts, can));
+  const bool plain = !request.enable_thinking && request.tools.empty() &&
+                     std::ranges::none_of(facts, [](const MessageFacts& message) {
+                       return message.role == "tool" || message.has_calls || message.has_reasoning;
+                     });
   // Plain text keeps bytes that are no UTF-8, which JSON cannot hold.
-  if (plain) return chat_prompt(tokenizer, request.messages, true);
-  MB_ASSIGN(const std::string json, request_json(request, result_form(tokenizer)));
+  if (plain) return chat_prompt(tokenizer, request.messages, add_generation_prompt);
+  MB_ASSIGN(const std::string json,
+            request_json(request, result_form(tokenizer), add_generation_prompt));
   MB_ASSIGN(ChatPrompt prompt, chat_prompt(tokenizer, json, /*allow_media=*/false));
-  open_turn(tokenizer, &prompt);
+  if (add_generation_prompt) open_turn(tokenizer, &prompt);
   return prompt;
 }
 

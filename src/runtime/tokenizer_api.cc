@@ -4,6 +4,7 @@
 #include "markbase/tokenizer.h"
 #include "runtime/chat_prompt.h"
 #include "runtime/model_files.h"
+#include "runtime/request_prompt.h"
 #include "runtime/tokenizer_access.h"
 
 namespace markbase {
@@ -44,8 +45,10 @@ Result<std::string> Tokenizer::decode(std::span<const int32_t> ids, bool skip_sp
 Result<Tokenizer::Prompt> Tokenizer::chat_prompt(std::span<const Message> messages,
                                                  bool add_generation_prompt) const {
   return base::guarded("Tokenizer::chat_prompt", [&]() -> Result<Prompt> {
+    Request request;
+    request.messages.assign(messages.begin(), messages.end());
     MB_ASSIGN(auto prompt,
-              runtime::chat_prompt(*impl_->tokenizer, messages, add_generation_prompt));
+              runtime::request_prompt(*impl_->tokenizer, request, add_generation_prompt));
     return Prompt{std::move(prompt.text), std::move(prompt.ids), std::move(prompt.ignored)};
   });
 }
