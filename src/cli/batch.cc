@@ -251,6 +251,13 @@ std::string summary_text(const base::Json& s) {
                     s["tokens_per_s"].get<double>());
 }
 
+Result<uint64_t> hash_of_model(const std::string& path, const SharedOptions& shared) {
+  ProgressLine line(!shared.quiet);
+  return model_content_hash(path, shared.threads, [&](uint64_t done, uint64_t total) {
+    line.show({"reading what answers depend on", done, total});
+  });
+}
+
 Result<Engine> load_batch_engine(const BatchOptions& options) {
   SharedOptions shared = options.shared;
   shared.prefix_cache = true;
@@ -288,7 +295,7 @@ Result<int> batch(BatchOptions options) {
   MB_ASSIGN(BatchOutput output, BatchOutput::open(options.out, &record));
   MB_ASSIGN(Engine engine, load_batch_engine(options));
   MB_TRY(check_defaults(options.defaults, engine.info()));
-  MB_ASSIGN(const uint64_t model, model_content_hash(engine.info().path, options.shared.threads));
+  MB_ASSIGN(const uint64_t model, hash_of_model(engine.info().path, options.shared));
 
   const GracefulInterrupt graceful;
   // Enough that a place that falls free is taken at once; never more than the engine takes.

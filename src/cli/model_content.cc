@@ -22,6 +22,8 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr uint64_t kChunkBytes = uint64_t{1} << 20;
+// From one word of progress to the next.
+constexpr uint64_t kRunBytes = 128 * kChunkBytes;
 
 // "NAME-" and "-of-00007.gguf" of "NAME-00003-of-00007.gguf"; the whole name of another file.
 struct SetName {
@@ -70,7 +72,8 @@ int hash_chunk(int fd, uint64_t at, uint64_t size, uint64_t* hash) {
   return 0;
 }
 
-Result<uint64_t> file_hash(const fs::path& path, base::ThreadPool& pool) {
+Result<uint64_t> file_hash(const fs::path& path, base::ThreadPool& pool,
+                           const std::function<void(uint64_t)>& on_read) {
   const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
   struct stat status = {};
   if (fd < 0 || ::fstat(fd, &status) != 0) {
@@ -81,12 +84,17 @@ Result<uint64_t> file_hash(const fs::path& path, base::ThreadPool& pool) {
   const auto size = static_cast<uint64_t>(status.st_size);
   std::vector<uint64_t> hashes((size + kChunkBytes - 1) / kChunkBytes + 1, size);
   std::atomic<int> fault = 0;
-  pool.run(static_cast<int64_t>(hashes.size()) - 1, [&](int64_t chunk, int) {
-    const uint64_t at = static_cast<uint64_t>(chunk) * kChunkBytes;
-    const int failed =
-        hash_chunk(fd, at, std::min(kChunkBytes, size - at), &hashes[static_cast<size_t>(chunk)]);
-    if (failed != 0) fault = failed;
-  });
+  for (uint64_t begin = 0; begin < size && fault == 0; begin += kRunBytes) {
+    const uint64_t length = std::min(kRunBytes, size - begin);
+    const auto chunks = static_cast<int64_t>((length + kChunkBytes - 1) / kChunkBytes);
+    pool.run(chunks, [&](int64_t chunk, int) {
+      const uint64_t at = begin + static_cast<uint64_t>(chunk) * kChunkBytes;
+      const int failed =
+          hash_chunk(fd, at, std::min(kChunkBytes, size - at), &hashes[at / kChunkBytes]);
+      if (failed != 0) fault = failed;
+    });
+    on_read(length);
+  }
   ::close(fd);
   if (fault != 0) {
     return base::bad_input("{}: cannot be read: {}", path.string(), std::strerror(fault));
@@ -96,12 +104,22 @@ Result<uint64_t> file_hash(const fs::path& path, base::ThreadPool& pool) {
 
 }  // namespace
 
-Result<uint64_t> model_content_hash(const std::string& path, int threads) {
+Result<uint64_t> model_content_hash(const std::string& path, int threads,
+                                    const std::function<void(uint64_t, uint64_t)>& on_progress) {
   base::ThreadPool pool(threads > 0 ? threads : base::default_num_threads());
   const bool is_folder = fs::is_directory(path);
+  const std::vector<fs::path> files = files_of(path);
+  uint64_t done = 0;
+  uint64_t total = 0;
+  for (const fs::path& file : files) {
+    std::error_code error;
+    const uint64_t size = fs::file_size(file, error);
+    if (!error) total += size;
+  }
+  const auto on_read = [&](uint64_t bytes) { on_progress(done += bytes, total); };
   std::string text;
-  for (const fs::path& file : files_of(path)) {
-    MB_ASSIGN(const uint64_t hash, file_hash(file, pool));
+  for (const fs::path& file : files) {
+    MB_ASSIGN(const uint64_t hash, file_hash(file, pool, on_read));
     text += fmt::format("{}:{:016x}\n", is_folder ? file.filename().string() : "", hash);
   }
   return hash_of(text);

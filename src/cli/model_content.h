@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 
 #include "markbase/result.h"
@@ -10,7 +11,9 @@ namespace markbase::cli {
 
 // A hash of the names and of every byte of the files that a model is read from, by all `threads`: a
 // .gguf file with the rest of its set (their names apart), or weights, JSON and templates of a
-// folder. Copies have the same. `path`: ModelInfo::path. Errors: kBadInput.
-Result<uint64_t> model_content_hash(const std::string& path, int threads);
+// folder. Copies have the same. `path`: ModelInfo::path. Says on this thread how many bytes of all
+// it has read. Errors: kBadInput.
+Result<uint64_t> model_content_hash(const std::string& path, int threads,
+                                    const std::function<void(uint64_t, uint64_t)>& on_progress);
 
 }  // namespace markbase::cli
