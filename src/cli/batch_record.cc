@@ -5,6 +5,7 @@
 #include <initializer_list>
 
 #include "base/error.h"
+#include "cli/any_json.h"
 
 namespace markbase::cli {
 namespace {
@@ -49,22 +50,10 @@ int64_t tokens_of(const base::Json& answer) {
 }
 
 // Takes everything, and remembers where a text ceases to be JSON.
-class FaultPlace : public nlohmann::json_sax<base::Json> {
+class FaultPlace : public AnyJson {
  public:
   size_t byte() const { return byte_; }  // the first is 1; the end is one past the last
 
-  bool null() override { return true; }
-  bool boolean(bool) override { return true; }
-  bool number_integer(number_integer_t) override { return true; }
-  bool number_unsigned(number_unsigned_t) override { return true; }
-  bool number_float(number_float_t, const string_t&) override { return true; }
-  bool string(string_t&) override { return true; }
-  bool binary(binary_t&) override { return true; }
-  bool start_object(size_t) override { return true; }
-  bool key(string_t&) override { return true; }
-  bool end_object() override { return true; }
-  bool start_array(size_t) override { return true; }
-  bool end_array() override { return true; }
   bool parse_error(size_t byte, const std::string&, const nlohmann::detail::exception&) override {
     byte_ = byte;
     return false;

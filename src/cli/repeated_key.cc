@@ -4,24 +4,15 @@
 #include <utility>
 #include <vector>
 
-#include "base/json.h"
+#include "cli/any_json.h"
 
 namespace markbase::cli {
 namespace {
 
-class Keys : public nlohmann::json_sax<base::Json> {
+class Keys : public AnyJson {
  public:
   std::optional<std::string> take_repeated() { return std::move(repeated_); }
 
-  bool null() override { return true; }
-  bool boolean(bool) override { return true; }
-  bool number_integer(number_integer_t) override { return true; }
-  bool number_unsigned(number_unsigned_t) override { return true; }
-  bool number_float(number_float_t, const string_t&) override { return true; }
-  bool string(string_t&) override { return true; }
-  bool binary(binary_t&) override { return true; }
-  bool start_array(size_t) override { return true; }
-  bool end_array() override { return true; }
   bool start_object(size_t) override {
     open_.emplace_back();
     return true;
@@ -34,9 +25,6 @@ class Keys : public nlohmann::json_sax<base::Json> {
   bool end_object() override {
     open_.pop_back();
     return true;
-  }
-  bool parse_error(size_t, const std::string&, const nlohmann::detail::exception&) override {
-    return false;
   }
 
  private:
