@@ -11,13 +11,15 @@
 #include <functional>
 #include <memory>
 #include <random>
-#include <sstream>
 #include <string>
 #include <vector>
+
+#include <CLI/CLI.hpp>
 
 #include "backends/cpu/cpu_backend.h"
 #include "base/buffer.h"
 #include "base/thread_pool.h"
+#include "markbase/options.h"
 #include "ops/backend.h"
 #include "quant/encode.h"
 
@@ -202,36 +204,22 @@ int run(const Options& options) {
 }  // namespace markbase
 
 int main(int argc, char** argv) {
-  markbase::Options options;
-  bool understood = argc % 2 == 1;
-  for (int i = 1; i + 1 < argc && understood; i += 2) {
-    const std::string name = argv[i];
-    if (name == "--isa") {
-      const auto isa = markbase::backends::parse_cpu_isa(argv[i + 1]);
-      understood = isa.has_value() && markbase::backends::cpu_supports(*isa);
-      options.isa = isa.value_or(options.isa);
-    } else if (name == "--threads") {
-      options.threads = std::atoi(argv[i + 1]);
-      understood = options.threads >= 1 && options.threads <= 256;
-    } else if (name == "--rows") {
-      options.tokens.clear();
-      std::stringstream list(argv[i + 1]);
-      for (std::string item; std::getline(list, item, ',');) {
-        options.tokens.push_back(std::atoi(item.c_str()));
-        understood = understood && options.tokens.back() >= 1 && options.tokens.back() <= 4096;
-      }
-      understood = understood && !options.tokens.empty();
-    } else if (name == "--filter") {
-      options.filter = argv[i + 1];
-    } else {
-      understood = false;
+  using namespace markbase;
+  Options options;
+  std::string isa = "auto";
+  CLI::App app{"Speed of the CPU backend's linear products beside the machine's own read speed"};
+  app.add_option("--isa", isa, "a kernel level that this CPU has (default: the best)");
+  app.add_option("--threads", options.threads)->check(CLI::Range(1, kMostThreads));
+  app.add_option("--rows", options.tokens)->delimiter(',')->check(CLI::Range(1, 4096));
+  app.add_option("--filter", options.filter, "only what has this text in its name");
+  CLI11_PARSE(app, argc, argv);
+  if (isa != "auto") {
+    const auto level = backends::parse_cpu_isa(isa);
+    if (!level || !backends::cpu_supports(*level)) {
+      std::fprintf(stderr, "--isa: this CPU has no level %s\n", isa.c_str());
+      return 2;
     }
+    options.isa = *level;
   }
-  if (!understood) {
-    std::fprintf(stderr,
-                 "usage: ops_linear_bench [--isa NAME] [--threads N] [--filter TEXT] "
-                 "[--rows N,N,...]\n");
-    return 2;
-  }
-  return markbase::run(options);
+  return run(options);
 }

@@ -8,8 +8,9 @@
 #include <cstdlib>
 #include <memory>
 #include <string>
-#include <string_view>
 #include <vector>
+
+#include <CLI/CLI.hpp>
 
 #include "markbase/engine.h"
 
@@ -26,28 +27,6 @@ struct Options {
 [[noreturn]] void stop(const std::string& what) {
   std::fprintf(stderr, "scheduler_bench: %s\n", what.c_str());
   std::exit(1);
-}
-
-Options parse(int argc, char** argv) {
-  Options options;
-  for (int i = 1; i < argc; ++i) {
-    const std::string_view word = argv[i];
-    const auto number = [&] { return i + 1 < argc ? std::atoll(argv[++i]) : 0LL; };
-    if (word == "--threads") {
-      options.threads = static_cast<int>(number());
-    } else if (word == "--streams") {
-      options.streams = number();
-    } else if (word == "--tokens") {
-      options.tokens = number();
-    } else if (word.starts_with("--") || !options.model.empty()) {
-      stop("unknown: " + std::string(word));
-    } else {
-      options.model = word;
-    }
-  }
-  if (options.model.empty() || options.streams < 1 || options.tokens < 1)
-    stop("a model is missing");
-  return options;
 }
 
 Request request_of(int64_t stream, int64_t vocab_size, int64_t tokens) {
@@ -93,4 +72,14 @@ int main_of(const Options& options) {
 }  // namespace
 }  // namespace markbase
 
-int main(int argc, char** argv) { return markbase::main_of(markbase::parse(argc, argv)); }
+int main(int argc, char** argv) {
+  markbase::Options options;
+  CLI::App app{"What the scheduler itself costs while many answers are under way"};
+  app.add_option("model", options.model, "a model")->required();
+  app.add_option("--threads", options.threads)->check(CLI::Range(1, markbase::kMostThreads));
+  app.add_option("--streams", options.streams)
+      ->check(CLI::Range(int64_t{1}, markbase::kMostSequences));
+  app.add_option("--tokens", options.tokens)->check(CLI::Range(int64_t{1}, int64_t{100'000}));
+  CLI11_PARSE(app, argc, argv);
+  return markbase::main_of(options);
+}

@@ -17,13 +17,14 @@
 #include <string_view>
 #include <vector>
 
+#include <CLI/CLI.hpp>
+
 #include "markbase/tokenizer.h"
 
 namespace markbase {
 namespace {
 
 struct Options {
-  std::string mode;
   std::string model;
   std::string file;
   std::string ids_file;
@@ -124,36 +125,25 @@ void chat(const Tokenizer& tokenizer, const Options& options) {
       cpu.back(), options.repeat, bytes, ids);
 }
 
-Options parse(int argc, char** argv) {
-  Options options;
-  if (argc < 4) stop("expected encode|chat MODEL FILE");
-  options.mode = argv[1];
-  options.model = argv[2];
-  options.file = argv[3];
-  if (options.mode != "encode" && options.mode != "chat") stop("expected encode or chat");
-  for (int i = 4; i < argc; i += 2) {
-    const std::string name = argv[i];
-    if (i + 1 == argc) stop(name + ": expected a value");
-    if (name == "--ids" && options.mode == "encode") {
-      options.ids_file = argv[i + 1];
-    } else if (name == "--repeat" && options.mode == "chat") {
-      options.repeat = std::atoi(argv[i + 1]);
-      if (options.repeat < 1) stop("--repeat: expected at least 1");
-    } else {
-      stop(name + ": no such option");
-    }
-  }
-  return options;
-}
-
 }  // namespace
 }  // namespace markbase
 
 int main(int argc, char** argv) {
   using namespace markbase;
-  const Options options = parse(argc, argv);
+  Options options;
+  CLI::App app{"Times a tokenizer through the public library"};
+  app.require_subcommand(1);
+  CLI::App* encoding = app.add_subcommand("encode", "encode documents");
+  CLI::App* chatting = app.add_subcommand("chat", "turn a request into a prompt");
+  for (CLI::App* command : {encoding, chatting}) {
+    command->add_option("model", options.model)->required();
+    command->add_option("file", options.file)->required();
+  }
+  encoding->add_option("--ids", options.ids_file, "write all ids here");
+  chatting->add_option("--repeat", options.repeat)->check(CLI::Range(1, 1'000'000));
+  CLI11_PARSE(app, argc, argv);
   const Result<Tokenizer> tokenizer = Tokenizer::load(options.model);
   if (!tokenizer.ok()) stop(tokenizer.error().message);
-  options.mode == "chat" ? chat(*tokenizer, options) : encode(*tokenizer, options);
+  *chatting ? chat(*tokenizer, options) : encode(*tokenizer, options);
   return 0;
 }

@@ -25,17 +25,31 @@ struct Progress {
 
 enum class Severity { kDebug, kInfo, kWarning };
 
+// What an engine takes; load and submit refuse what is beyond.
+inline constexpr int kMostThreads = 256;
+inline constexpr int64_t kMostPrefillChunkTokens = 65536;
+inline constexpr int64_t kMostSequences = 1024;
+inline constexpr int64_t kMostQueue = 1'000'000'000;  // counts stay far from the end of their type
+inline constexpr float kMostTemperature = 1e6F;
+inline constexpr float kLeastPenalty = 1e-3F;  // logits divided by less leave the range of floats
+inline constexpr float kMostPenalty = 1e6F;
+inline constexpr int kMostAnswers = 64;      // to one request
+inline constexpr int kMostTopLogprobs = 20;  // at one place
+// Some thirty years: later moments do not fit the clock.
+inline constexpr int64_t kMostTimeoutMs = 1'000'000'000'000;
+
 struct EngineOptions {
   BackendKind backend = BackendKind::kAuto;
-  int num_threads = 0;           // 0: the cores this process may use
+  int num_threads = 0;           // at most kMostThreads; 0: the cores this process may use
   std::string cpu_isa = "auto";  // auto|generic|avx2|avxvnni|avx512|vnni|amx
   int64_t context_tokens = 0;    // 0: the model's limit, or less where memory_bytes demands it
   std::string kv = "auto";  // auto|f16|bf16|f32|q8; auto: f16, and f32 on the reference backend
-  int64_t prefill_chunk_tokens = 512;
-  int64_t max_sequences = 8;  // answers that step together; more wait
-  int64_t max_queue = 256;    // answers that wait for a place (0 to 1e9); beyond, submit refuses
-  bool prefix_cache = true;   // keep what prompts and answers have in common with later ones
-  uint64_t memory_bytes = 0;  // budget; 0: what the machine has free
+  int64_t prefill_chunk_tokens = 512;  // 1 to kMostPrefillChunkTokens
+  int64_t max_sequences = 8;  // answers that step together (1 to kMostSequences); more wait
+  int64_t max_queue =
+      256;  // answers that wait for a place (0 to kMostQueue); beyond, submit refuses
+  bool prefix_cache = true;          // keep what prompts and answers have in common with later ones
+  uint64_t memory_bytes = 0;         // budget; 0: what the machine has free
   std::string activations = "auto";  // auto|16|q8; auto: 16
   // Keep the packed weights in a file beside the model (as large as they are) and read them from it
   // the next time. A file that does not belong to the model is made anew.
@@ -46,11 +60,11 @@ struct EngineOptions {
 };
 
 struct SamplingOptions {
-  float temperature = 1.0F;  // 0: greedy; at most 1e6
+  float temperature = 1.0F;  // 0: greedy; at most kMostTemperature
   int top_k = 0;             // 0: off
   float top_p = 1.0F;
   float min_p = 0.0F;
-  float repetition_penalty = 1.0F;  // 0.001 to 1e6; 1: off
+  float repetition_penalty = 1.0F;  // kLeastPenalty to kMostPenalty; 1: off
   uint64_t seed = 0;
 };
 
@@ -77,17 +91,12 @@ struct OutputPiece {
 };
 
 struct Message {
-  std::string role;  // "system", "user", "assistant", "tool"
+  std::string role;  // "system", "user", "assistant"; where the format has them "developer", "tool"
   std::string content;
   std::string reasoning = {};             // what an assistant thought before it answered
   std::vector<ToolCall> tool_calls = {};  // of an assistant
   std::string tool_call_id = {};          // of a tool's result: the call that it answers
 };
-
-inline constexpr int kMostAnswers = 64;      // to one request
-inline constexpr int kMostTopLogprobs = 20;  // at one place
-// Some thirty years: later moments do not fit the clock.
-inline constexpr int64_t kMostTimeoutMs = 1'000'000'000'000;
 
 // What to answer. Exactly one of ids, text, messages is used, in this order of preference.
 struct Request {

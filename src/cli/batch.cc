@@ -321,8 +321,6 @@ Result<int> batch(BatchOptions options) {
 }  // namespace
 
 Action make_batch(CLI::App& app) {
-  constexpr int64_t kMaxSequences = 1024;  // what an engine takes
-  constexpr int64_t kMaxQueue = int64_t{1} << 20;
   auto options = std::make_shared<BatchOptions>();
   add_shared_options(app, options->shared, ModelArgument::kRequired);
   app.add_option("-f,--file", options->file,
@@ -331,9 +329,9 @@ Action make_batch(CLI::App& app) {
   app.add_option("--out", options->out,
                  "where the answers go (default: stdout); a file that has some is gone on with");
   app.add_option("--max-sequences", options->max_sequences, "answers that step together")
-      ->check(CLI::Range(int64_t{1}, kMaxSequences));
+      ->check(CLI::Range(int64_t{1}, kMostSequences));
   app.add_option("--max-queue", options->max_queue, "requests that wait in the engine at most")
-      ->check(CLI::Range(int64_t{0}, kMaxQueue));
+      ->check(CLI::Range(int64_t{0}, kMostQueue));
   BatchDefaults& defaults = options->defaults;
   app.add_option("--system", defaults.system,
                  "a system message (this and what follows: for lines "

@@ -11,7 +11,6 @@
 namespace markbase::cli {
 namespace {
 
-constexpr int kMaxThreads = 256;
 constexpr int64_t kMaxContextTokens = int64_t{1} << 24;
 
 // "8GiB", "512MiB", "1000000000": bytes. 0 is not a budget.
@@ -42,7 +41,7 @@ void add_engine_options(CLI::App& app, SharedOptions& shared) {
   app.add_option("--backend", shared.backend, "what computes (cuda: not in this build yet)")
       ->check(CLI::IsMember({"auto", "cpu", "cuda", "ref"}));
   app.add_option("--threads", shared.threads, "threads (default: the cores this process may use)")
-      ->check(CLI::Range(1, kMaxThreads));
+      ->check(CLI::Range(1, kMostThreads));
   app.add_option("--cpu-isa", shared.cpu_isa, "force a CPU kernel level")
       ->check(CLI::IsMember({"auto", "generic", "avx2", "avxvnni", "avx512", "vnni", "amx"}));
   app.add_option("--ctx", shared.context_tokens, "context in tokens (default: the model's limit)")
@@ -50,7 +49,7 @@ void add_engine_options(CLI::App& app, SharedOptions& shared) {
   app.add_option("--kv", shared.kv, "type of the key/value cache")
       ->check(CLI::IsMember({"auto", "f16", "bf16", "f32", "q8"}));
   app.add_option("--prefill-chunk", shared.prefill_chunk_tokens, "tokens of a prompt per step")
-      ->check(CLI::Range(int64_t{1}, int64_t{65536}));
+      ->check(CLI::Range(int64_t{1}, kMostPrefillChunkTokens));
   app.add_option("--memory", shared.memory,
                  "memory budget: N, NMiB or NGiB; refuse rather than swap");
   app.add_option("--activations", shared.activations,

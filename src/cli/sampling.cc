@@ -47,14 +47,12 @@ void add_sampling_options(CLI::App& app, SamplingFlags& flags) {
 }
 
 Result<void> check_sampling(const SamplingFlags& flags, NamedAs named_as) {
-  constexpr float kMaxFactor = 1e6F;
-  constexpr float kLeastPenalty = 1e-3F;  // logits divided by less leave the range of floats
   const auto name = [&](std::string_view option) { return name_of(option, named_as); };
-  MB_TRY(check_float(flags.temperature, name("temperature"), 0.0F, true, kMaxFactor));
+  MB_TRY(check_float(flags.temperature, name("temperature"), 0.0F, true, kMostTemperature));
   MB_TRY(check_float(flags.top_p, name("top-p"), 0.0F, false, 1.0F));
   MB_TRY(check_float(flags.min_p, name("min-p"), 0.0F, true, 1.0F));
   MB_TRY(check_float(flags.repetition_penalty, name("repetition-penalty"), kLeastPenalty, true,
-                     kMaxFactor));
+                     kMostPenalty));
   for (const std::string& stop : flags.stop) {
     if (stop.empty())
       return base::usage_error("{}: an empty text would stop every answer at once", name("stop"));

@@ -51,7 +51,6 @@ Result<void> check_ref_options(const EngineOptions& options) {
 }  // namespace
 
 Result<int> num_threads(const EngineOptions& options) {
-  constexpr int kMostThreads = 256;
   if (options.num_threads < 0 || options.num_threads > kMostThreads) {
     return base::usage_error("--threads: expected 1 to {} (0: as many as there are cores), got {}",
                              kMostThreads, options.num_threads);

@@ -11,9 +11,6 @@
 namespace markbase::runtime {
 namespace {
 
-constexpr float kMostFactor = 1e6F;
-constexpr float kLeastPenalty = 1e-3F;  // logits divided by less leave the range of floats
-
 Result<void> check_answers(const Request& request) {
   if (request.num_answers < 1 || request.num_answers > kMostAnswers) {
     return base::usage_error("num_answers: expected 1 to {}, got {}", kMostAnswers,
@@ -38,17 +35,18 @@ Result<void> check_answers(const Request& request) {
 Result<void> check_request(const Request& request) {
   const SamplingOptions& s = request.sampling;
   const auto in = [](float value, float low, float high) { return value >= low && value <= high; };
-  if (!in(s.temperature, 0.0F, kMostFactor)) {
-    return base::usage_error("temperature: expected 0 to {}, got {}", kMostFactor, s.temperature);
+  if (!in(s.temperature, 0.0F, kMostTemperature)) {
+    return base::usage_error("temperature: expected 0 to {}, got {}", kMostTemperature,
+                             s.temperature);
   }
   if (s.top_k < 0) return base::usage_error("top_k: expected 0 (off) or more, got {}", s.top_k);
   if (!(s.top_p > 0.0F && s.top_p <= 1.0F)) {
     return base::usage_error("top_p: expected above 0 and at most 1, got {}", s.top_p);
   }
   if (!in(s.min_p, 0.0F, 1.0F)) return base::usage_error("min_p: expected 0 to 1, got {}", s.min_p);
-  if (!in(s.repetition_penalty, kLeastPenalty, kMostFactor)) {
+  if (!in(s.repetition_penalty, kLeastPenalty, kMostPenalty)) {
     return base::usage_error("repetition_penalty: expected {} to {}, got {}", kLeastPenalty,
-                             kMostFactor, s.repetition_penalty);
+                             kMostPenalty, s.repetition_penalty);
   }
   if (request.max_tokens < -1) {
     return base::usage_error("max_tokens: expected 0 or more (or -1: no limit), got {}",

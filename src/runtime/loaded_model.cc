@@ -16,11 +16,6 @@
 namespace markbase::runtime {
 namespace {
 
-constexpr int64_t kMostChunkTokens = 65536;
-constexpr int64_t kMostSequences = 1024;
-// Counts of answers stay far from the end of their type.
-constexpr int64_t kMostQueue = 1'000'000'000;
-
 std::string count_text(int64_t tensors) {
   return tensors == 1 ? "1 tensor is" : fmt::format("{} tensors are", tensors);
 }
@@ -111,8 +106,8 @@ Result<void> check_options(const EngineOptions& options) {
     return base::usage_error("--ctx: expected 1 or more (0: the model's limit), got {}",
                              options.context_tokens);
   }
-  if (options.prefill_chunk_tokens < 1 || options.prefill_chunk_tokens > kMostChunkTokens) {
-    return base::usage_error("--prefill-chunk: expected 1 to {}, got {}", kMostChunkTokens,
+  if (options.prefill_chunk_tokens < 1 || options.prefill_chunk_tokens > kMostPrefillChunkTokens) {
+    return base::usage_error("--prefill-chunk: expected 1 to {}, got {}", kMostPrefillChunkTokens,
                              options.prefill_chunk_tokens);
   }
   if (options.max_sequences < 1 || options.max_sequences > kMostSequences) {

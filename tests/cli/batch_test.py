@@ -182,7 +182,7 @@ class Batch(WithSynth):
                ({**good, "logprobs": False, "top_logprobs": 2}, '"top_logprobs"'), ({**good, "priority": 1e99}, '"priority"'),
                ({**good, "id": 1.5}, '"id"'), ({**good, "id": [1]}, '"id"'), ({"ids": [2, -1]}, '"ids"'),
                ({"ids": [2, 10**6]}, '"ids"'), ({"ids": []}, '"ids"'), ({"ids": [2] * 600}, "512"),
-               ({"messages": []}, '"messages"'), ({"messages": [{"role": "king"}]}, "king"),
+               ({"messages": []}, '"messages"'), ({"messages": [{"role": "king", "content": "a"}]}, "king"), ({"messages": [{"content": "a"}]}, '"role"'),
                ({"messages": [{"role": "user"}]}, "content"), ({"messages": [{"role": "user", "content": "a", "nam": 1}]}, "nam"),
                ({"messages": [{"role": "user", "content": [{"type": "image"}]}]}, "image"),
                ({"messages": [{"role": "user", "content": "a"}], "raw": True}, '"raw"'), ({"ids": [2], "system": "x"}, '"system"'),

@@ -51,6 +51,20 @@ class Template(unittest.TestCase):
                 lengths.append(len(answer["ids"]))
             self.assertEqual(len(set(lengths)), 1)
 
+    def test_both_take_the_roles_that_the_format_has(self):
+        for template in [TEMPLATE, None]:
+            model = self.model(template)
+            for role, code in [("system", 0), ("developer", 0), ("king", 2)]:
+                request = {"messages": [{"role": role, "content": "Be kind."}, {"role": "user", "content": "Hi"}]}
+                answer = self.answer({**request, "add_generation_prompt": True}, model, code)
+                got, out, err = run("batch", model, "-q", stdin=json.dumps({**request, "max_tokens": 1, "seed": 1}))
+                if code == 0:
+                    self.assertEqual(json.loads(out)["timings"]["prompt_tokens"], len(answer["ids"]), err)
+                    continue
+                self.assertEqual(got, 1)
+                for said in [answer, json.loads(out)["error"]["message"]]:
+                    self.assertIn('role "king", expected one of system, developer, user, assistant, tool', said)
+
     def test_integers_keep_their_digits_in_both(self):
         model = self.model(TEMPLATE)
         number = "12345678901234567890123"
