@@ -70,8 +70,10 @@ class MB_EXPORT Engine {
 
   // From any thread, callbacks included. Requests are stepped together; each answer is, bit for
   // bit, what it would be alone. on_event is called from the engine's thread, never under a lock
-  // the caller can need; what it waits for delays every request. Errors: kUsage for a parameter out
-  // of range or a prompt longer than the context, kOverloaded when the queue is full, kOutOfMemory.
+  // the caller can need, until the request has ended: what it refers to lives until wait() has
+  // returned or the engine is gone. What it waits for delays every request. Errors: kUsage for a
+  // parameter out of range or a prompt longer than the context, kOverloaded when the queue is full,
+  // kOutOfMemory.
   Result<std::shared_ptr<RequestHandle>> submit(Request request, OnEvent on_event);
   // submit and wait: the first answer, or all of them. Not from a callback (kUsage, and nothing is
   // begun).

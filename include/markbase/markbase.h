@@ -250,8 +250,9 @@ typedef struct mb_request_handle mb_request_handle;
 typedef struct mb_completions mb_completions;
 
 // From any thread, callbacks included. The request is copied. Requests are stepped together; each
-// answer is, bit for bit, what it would be alone. on_event may be NULL. Errors: MB_USAGE for a
-// parameter out of range or a prompt longer than the context, MB_OVERLOADED, MB_OUT_OF_MEMORY.
+// answer is, bit for bit, what it would be alone. on_event may be NULL; `user` lives until
+// mb_wait() has returned or the engine is freed. Errors: MB_USAGE for a parameter out of range or a
+// prompt longer than the context, MB_OVERLOADED, MB_OUT_OF_MEMORY.
 MB_EXPORT mb_status mb_submit(mb_engine* engine, const mb_request* request, mb_on_event on_event,
                               void* user, mb_request_handle** handle, mb_error** error);
 // The request ends at its next step, with the reason "cancelled".

@@ -206,8 +206,8 @@ TEST(ManyRequests, GenerateAllGivesEveryAnswer) {
 TEST(ManyRequests, AFullQueueIsRefusedAndEmptiesAgain) {
   EngineOptions options = options_of(2);
   options.max_queue = 3;
-  Engine engine = load(options);
   Gate gate;
+  Engine engine = load(options);
   const auto held = engine.submit(request_of(0, 3), [&](const TokenEvent&) {
     gate.wait();
     return true;
@@ -239,8 +239,8 @@ TEST(ManyRequests, ALateAnswerEndsWithWhatItHas) {
 }
 
 TEST(ManyRequests, HigherPrioritiesAreServedFirst) {
-  Engine engine = load(options_of(1));
   Gate gate;
+  Engine engine = load(options_of(1));
   const auto held = engine.submit(request_of(0, 1), [&](const TokenEvent&) {
     gate.wait();
     return true;
@@ -262,6 +262,7 @@ TEST(ManyRequests, HigherPrioritiesAreServedFirst) {
 }
 
 TEST(ManyRequests, LogitsBetweenStepsDisturbNobody) {
+  Gate begun;
   Engine engine = load();
   const auto expected = engine.generate(request_of(4, 60))->ids;
   std::vector<float> alone;
@@ -272,7 +273,6 @@ TEST(ManyRequests, LogitsBetweenStepsDisturbNobody) {
     });
   };
   ASSERT_TRUE(last_row(&alone).ok());
-  Gate begun;
   const auto handle = engine.submit(request_of(4, 60), [&](const TokenEvent&) {
     begun.open();
     return true;
@@ -289,8 +289,8 @@ TEST(ManyRequests, LogitsBetweenStepsDisturbNobody) {
 TEST(ManyRequests, DestructionEndsAllOfThemWithAReason) {
   std::vector<std::shared_ptr<RequestHandle>> handles;
   {
+    Gate begun;  // callbacks open it until the engine is gone
     Engine engine = load(options_of(8));
-    Gate begun;
     for (uint64_t i = 0; i < 32; ++i) {
       handles.push_back(*engine.submit(request_of(i, 250), [&](const TokenEvent&) {
         begun.open();
