@@ -160,9 +160,11 @@ void Batch::give_token(const StepPlan::Piece& piece, size_t output) {
 }
 
 void Batch::give_tokens() {
+  for (const StepPlan::Piece& piece : plan_.pieces) scheduler_.computed(*piece.sequence);
+  // Who shows both on a terminal has taken the progress away when the first text comes.
+  end_progress();
   size_t output = 0;
   for (const StepPlan::Piece& piece : plan_.pieces) {
-    scheduler_.computed(*piece.sequence);
     if (piece.draws) give_token(piece, output++);
   }
 }
@@ -180,6 +182,7 @@ void Batch::run_one_by_one() {
       continue;
     }
     scheduler_.computed(sequence);
+    end_progress();
     if (piece.draws) give_token(piece, 0);
   }
 }
