@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <new>
 #include <utility>
 
 #include "base/check.h"
@@ -107,6 +108,10 @@ KvCache::KvCache(const model::TextConfig& config, ops::Backend& backend,
                 [this](size_t kind_idx, int32_t block) { fill_freed(kind_idx, block); }),
       taken_(static_cast<size_t>(options.max_sequences), false),
       places_(taken_.size()) {
+  for (const Kind& kind : kinds_) {
+    gone_.resize(std::max(gone_.size(), static_cast<size_t>(kind.shape.num_blocks)));
+    spare_row_.resize(static_cast<size_t>(kind.shape.table_blocks));
+  }
   if (!options.fill_freed_blocks) return;
   size_t largest = 0;
   for (const Kind& kind : kinds_) largest = std::max(largest, kind.shape.block_bytes);
@@ -290,13 +295,18 @@ void KvCache::hold(Kind& kind, size_t sequence, int64_t begin, int64_t end) {
   kind.changed[sequence] = true;
 }
 
+PrefixCache::Place KvCache::border_for(std::span<const int32_t> ids) const {
+  const auto limit = std::min(static_cast<int64_t>(ids.size()), context_tokens_);
+  const int64_t most = limit == 0 ? 0 : (limit - 1) / ops::kKvBlockTokens;
+  return prefixes_.look_up(ids, most);
+}
+
 int64_t KvCache::adopt_prefix(int sequence, std::span<const int32_t> ids) {
   const auto idx = static_cast<size_t>(sequence);
   MB_CHECK(is_fresh(idx));
-  const auto limit = std::min(static_cast<int64_t>(ids.size()), context_tokens_);
-  const int64_t most = limit == 0 ? 0 : (limit - 1) / ops::kKvBlockTokens;
-  const PrefixCache::Place border = prefixes_.find(ids, most);
+  const PrefixCache::Place border = border_for(ids);
   if (border.blocks == 0) return 0;
+  prefixes_.touch(border.node);
   for (size_t i = 0; i < kinds_.size(); ++i) {
     prefixes_.read_row(border, i, kinds_[i].row(idx));
     hold(kinds_[i], idx, first_block_seen(border.blocks, kinds_[i].shape.window), border.blocks);
@@ -309,26 +319,37 @@ void KvCache::keep_prefix(int sequence, std::span<const int32_t> ids) {
   const auto idx = static_cast<size_t>(sequence);
   MB_CHECK(taken_[idx]);
   const auto blocks = static_cast<int64_t>(ids.size()) / ops::kKvBlockTokens;
-  std::vector<std::span<const int32_t>> rows;
-  for (Kind& kind : kinds_) {
+  for (const Kind& kind : kinds_) {
     const Held& held = kind.held[idx];
     MB_CHECK_MSG(blocks <= held.end, "a prefix that was not computed");
     if (first_block_seen(blocks, kind.shape.window) < held.begin) return;
-    rows.push_back(kind.row(idx));
   }
-  prefixes_.keep(ids, rows, &places_[idx]);
+  try {
+    std::vector<std::span<const int32_t>> rows;
+    for (Kind& kind : kinds_) rows.push_back(kind.row(idx));
+    prefixes_.keep(ids, rows, &places_[idx]);
+  } catch (const std::bad_alloc&) {
+    // Whoever comes later computes it again.
+  }
 }
 
-int64_t KvCache::share(int from, int to, int64_t end) {
-  const auto source = static_cast<size_t>(from);
-  const auto target = static_cast<size_t>(to);
+// So many of the first blocks of a sequence are there with the window before their end.
+int64_t KvCache::blocks_to_share(size_t source, int64_t end) const {
+  MB_CHECK(taken_[source]);
   const int64_t blocks = end / ops::kKvBlockTokens;
-  MB_CHECK(taken_[source] && is_fresh(target));
   for (const Kind& kind : kinds_) {
     const Held& held = kind.held[source];
     MB_CHECK_MSG(blocks <= held.end, "a prefix that was not computed");
     if (first_block_seen(blocks, kind.shape.window) < held.begin) return 0;
   }
+  return blocks;
+}
+
+int64_t KvCache::share(int from, int to, int64_t end) {
+  const auto source = static_cast<size_t>(from);
+  const auto target = static_cast<size_t>(to);
+  const int64_t blocks = blocks_to_share(source, end);
+  MB_CHECK(is_fresh(target));
   if (blocks == 0) return 0;
   for (Kind& kind : kinds_) {
     const int64_t first = first_block_seen(blocks, kind.shape.window);

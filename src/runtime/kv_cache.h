@@ -53,7 +53,8 @@ class KvCache {
   int64_t adopt_prefix(int sequence, std::span<const int32_t> ids);
   // Keeps the whole blocks of a sequence whose rows at positions [0, ids.size()) were computed from
   // these ids: full blocks, and the window before the last border. Nothing happens where prefixes
-  // are not kept (RunnerOptions::kept_windows == 0) or nothing is left to hold.
+  // are not kept (RunnerOptions::kept_windows == 0), nothing is left to hold, or there is no memory
+  // to note it.
   void keep_prefix(int sequence, std::span<const int32_t> ids);
   // How many of the ids, in whole blocks, a kept prefix begins with, whether or not a sequence can
   // go on from there.
@@ -63,6 +64,18 @@ class KvCache {
   // answers to one prompt; needs no kept prefix.
   int64_t share(int from, int to, int64_t end);
   void drop_prefixes();
+
+  // --- foresight ---
+  // A sequence that may be opened.
+  struct Newcomer {
+    std::span<const int32_t> ids = {};  // what adopt_prefix will be given; none: nothing
+    int beside = -1;                    // whom it will share with, where no prefix is kept
+    int64_t common = 0;                 // up to here
+  };
+  // The tokens that it would have at once. available[n]: what available_tokens() would be then, the
+  // first n of `closing` closed. Nothing changes, and nothing is allocated.
+  int64_t foresee(const Newcomer& newcomer, std::span<const int> closing,
+                  std::span<int64_t> available);
 
   // --- files ---
   // Every kept prefix with its blocks. `model`: what the file belongs to. Errors: kFailed.
@@ -132,6 +145,10 @@ class KvCache {
   void give_back(size_t kind_idx, size_t sequence, int64_t end);
   void take(size_t kind_idx, size_t sequence, int64_t end);
   bool is_fresh(size_t sequence) const;
+  PrefixCache::Place border_for(std::span<const int32_t> ids) const;
+  int64_t blocks_to_share(size_t source, int64_t end) const;
+  void foresee_kind(size_t kind_idx, std::span<const int32_t> prefix, std::span<const int> closing,
+                    std::span<int64_t> available);
   // The sequence holds blocks [begin, end) of its row as well as others do.
   void hold(Kind& kind, size_t sequence, int64_t begin, int64_t end);
   void drop(size_t kind_idx, int32_t block);
@@ -152,6 +169,8 @@ class KvCache {
   std::vector<bool> taken_;
   std::vector<PrefixCache::Place> places_;  // of each sequence among what is kept
   std::vector<std::byte> fill_;             // of a freed block; empty: left as it is
+  // For foresight: holders of a block that would be gone, all 0 between calls; a row.
+  std::vector<int32_t> gone_, spare_row_;
   std::vector<std::unique_ptr<ops::DeviceBuffer>>
       memory_;  // a table a kind, then the blocks a layer
   std::vector<ops::KvView> views_;

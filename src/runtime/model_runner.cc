@@ -188,6 +188,10 @@ int64_t ModelRunner::matched_prefix(std::span<const int32_t> ids) const {
 }
 
 int64_t ModelRunner::available_tokens() const { return cache_->available_tokens(); }
+int64_t ModelRunner::foresee(const KvCache::Newcomer& newcomer, std::span<const int> closing,
+                             std::span<int64_t> available) {
+  return cache_->foresee(newcomer, closing, available);
+}
 
 double ModelRunner::share_of_pool(int64_t tokens) const { return cache_->share_of_pool(tokens); }
 Result<int64_t> ModelRunner::save_prefixes(const std::string& path, uint64_t model) const {

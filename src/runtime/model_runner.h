@@ -75,6 +75,8 @@ class ModelRunner {
   double share_of_pool(int64_t tokens) const;
   int64_t matched_prefix(std::span<const int32_t> ids) const;
   int64_t available_tokens() const;
+  int64_t foresee(const KvCache::Newcomer& newcomer, std::span<const int> closing,
+                  std::span<int64_t> available);
   Result<int64_t> save_prefixes(const std::string& path, uint64_t model) const;
   Result<int64_t> restore_prefixes(const std::string& path, uint64_t model);
 

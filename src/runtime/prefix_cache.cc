@@ -56,7 +56,7 @@ void PrefixCache::touch(int32_t node) {
   for (; node != kRoot; node = at(node).parent) at(node).last_use = clock_;
 }
 
-PrefixCache::Place PrefixCache::find(std::span<const int32_t> ids, int64_t most_blocks) {
+PrefixCache::Place PrefixCache::look_up(std::span<const int32_t> ids, int64_t most_blocks) const {
   int32_t node = kRoot;
   int32_t border = kRoot;
   for (int64_t block = 0; block < most_blocks; ++block) {
@@ -64,8 +64,13 @@ PrefixCache::Place PrefixCache::find(std::span<const int32_t> ids, int64_t most_
     if (node < 0) break;
     if (at(node).is_border) border = node;
   }
-  touch(border);
   return place_of(border);
+}
+
+PrefixCache::Place PrefixCache::find(std::span<const int32_t> ids, int64_t most_blocks) {
+  const Place border = look_up(ids, most_blocks);
+  touch(border.node);
+  return border;
 }
 
 int64_t PrefixCache::matched_blocks(std::span<const int32_t> ids) const {
@@ -103,15 +108,26 @@ void PrefixCache::drop(size_t kind_idx, int32_t block) {
   if (kinds_[kind_idx].pool->drop(block)) on_freed_(kind_idx, block);
 }
 
+void PrefixCache::make_slot() {
+  if (!unused_.empty()) return;
+  if (nodes_.size() == nodes_.capacity()) {
+    const size_t capacity = 2 * nodes_.capacity();
+    unused_.reserve(capacity);
+    nodes_.reserve(capacity);
+  }
+  nodes_.emplace_back();
+  unused_.push_back(static_cast<int32_t>(nodes_.size()) - 1);
+}
+
 int32_t PrefixCache::add_child(int32_t parent, std::span<const int32_t> ids,
                                std::span<const int32_t> blocks) {
   MB_CHECK(ids.size() == kBlockIds);
-  if (unused_.empty()) {
-    nodes_.emplace_back();
-    unused_.push_back(static_cast<int32_t>(nodes_.size()) - 1);
-    unused_.reserve(nodes_.capacity());
-  }
+  // What can fail comes first.
+  make_slot();
   const int32_t idx = unused_.back();
+  std::vector<int32_t> own_blocks(blocks.begin(), blocks.end());
+  const uint64_t hash = hash_of(parent, ids);
+  children_.emplace(hash, idx);
   unused_.pop_back();
   Node& node = at(idx);
   node = Node();
@@ -120,10 +136,9 @@ int32_t PrefixCache::add_child(int32_t parent, std::span<const int32_t> ids,
   node.is_used = true;
   node.depth = at(parent).depth + 1;
   node.serial = ++serials_;
-  node.hash = hash_of(parent, ids);
+  node.hash = hash;
   node.last_use = clock_;
-  node.blocks.assign(blocks.begin(), blocks.end());
-  children_.emplace(node.hash, idx);
+  node.blocks = std::move(own_blocks);
   ++at(parent).num_children;
   ++num_nodes_;
   for (size_t i = 0; i < kinds_.size(); ++i) {
@@ -136,9 +151,9 @@ int32_t PrefixCache::add_child(int32_t parent, std::span<const int32_t> ids,
 void PrefixCache::make_border(int32_t idx, std::span<const int32_t> windows) {
   Node& node = at(idx);
   MB_CHECK(!node.is_border);
+  node.windows = std::vector<int32_t>(windows.begin(), windows.end());
   node.is_border = true;
   ++num_borders_;
-  node.windows.assign(windows.begin(), windows.end());
   auto next = node.windows.begin();
   for (size_t i = 0; i < kinds_.size(); ++i) {
     if (kinds_[i].window == 0) continue;
@@ -149,36 +164,54 @@ void PrefixCache::make_border(int32_t idx, std::span<const int32_t> windows) {
   MB_CHECK(next == node.windows.end());
 }
 
+void PrefixCache::extend(std::span<const int32_t> ids,
+                         std::span<const std::span<const int32_t>> rows, int32_t* node) {
+  const auto blocks = static_cast<int64_t>(ids.size() / kBlockIds);
+  std::vector<int32_t> found;
+  for (int64_t block = at(*node).depth; block < blocks; ++block) {
+    const std::span<const int32_t> own_ids = ids_of_block(ids, block);
+    int32_t child = find_child(*node, own_ids);
+    if (child < 0) {
+      found.clear();
+      for (size_t i = 0; i < kinds_.size(); ++i) {
+        if (kinds_[i].window == 0) found.push_back(rows[i][static_cast<size_t>(block)]);
+      }
+      child = add_child(*node, own_ids, found);
+    }
+    *node = child;
+  }
+}
+
+void PrefixCache::keep_windows(int32_t node, std::span<const std::span<const int32_t>> rows) {
+  const int64_t blocks = at(node).depth;
+  std::vector<int32_t> windows;
+  for (size_t i = 0; i < kinds_.size(); ++i) {
+    if (kinds_[i].window == 0) continue;
+    const int64_t first = first_block_seen(blocks, kinds_[i].window);
+    windows.insert(windows.end(), rows[i].begin() + first, rows[i].begin() + blocks);
+  }
+  make_border(node, windows);
+}
+
 void PrefixCache::keep(std::span<const int32_t> ids, std::span<const std::span<const int32_t>> rows,
                        Place* place) {
   const auto blocks = static_cast<int64_t>(ids.size() / kBlockIds);
   if (most_borders_ == 0 || blocks == 0) return;
   if (!is_there(*place) || place->blocks > blocks) *place = {};
   int32_t node = place->node;
-  std::vector<int32_t> found;
-  for (int64_t block = place->blocks; block < blocks; ++block) {
-    const int32_t child = find_child(node, ids_of_block(ids, block));
-    if (child >= 0) {
-      node = child;
-      continue;
-    }
-    found.clear();
-    for (size_t i = 0; i < kinds_.size(); ++i) {
-      if (kinds_[i].window == 0) found.push_back(rows[i][static_cast<size_t>(block)]);
-    }
-    node = add_child(node, ids_of_block(ids, block), found);
+  bool is_new = false;  // with windows of its own
+  try {
+    extend(ids, rows, &node);
+    is_new = !at(node).is_border;
+    if (is_new) keep_windows(node, rows);
+  } catch (...) {
+    *place = {};
+    remove_useless(node);
+    throw;
   }
   touch(node);
   *place = place_of(node);
-  if (at(node).is_border) return;
-  found.clear();
-  for (size_t i = 0; i < kinds_.size(); ++i) {
-    if (kinds_[i].window == 0) continue;
-    const int64_t first = first_block_seen(blocks, kinds_[i].window);
-    found.insert(found.end(), rows[i].begin() + first, rows[i].begin() + blocks);
-  }
-  make_border(node, found);
-  while (num_borders_ > most_borders_) {
+  while (is_new && num_borders_ > most_borders_) {
     const int32_t oldest = oldest_border(node);
     drop_windows(oldest);
     remove_useless(oldest);

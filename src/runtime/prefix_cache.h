@@ -52,6 +52,8 @@ class PrefixCache {
   // The deepest border on the path of `ids` within the first `most_blocks` blocks, which counts as
   // used. The root where there is none.
   Place find(std::span<const int32_t> ids, int64_t most_blocks);
+  // The same, and it does not count as used.
+  Place look_up(std::span<const int32_t> ids, int64_t most_blocks) const;
   // How far the path of `ids` is there at all, in blocks.
   int64_t matched_blocks(std::span<const int32_t> ids) const;
   // The blocks of a border in one kind: [first_block_seen, blocks) of `row` are set, no holder is
@@ -62,7 +64,7 @@ class PrefixCache {
   // which holds [first_block_seen, ids.size() / 64) of each kind. `place`: where the sequence was
   // before, at most this deep: the ids up to there are not looked at again; it is moved on. What is
   // kept already stays and the sequence keeps its own. The border not used for longest makes way
-  // for one too many.
+  // for one too many. On an exception (no memory) nothing new is kept.
   void keep(std::span<const int32_t> ids, std::span<const std::span<const int32_t>> rows,
             Place* place);
 
@@ -95,6 +97,7 @@ class PrefixCache {
   int32_t find_child(int32_t parent, std::span<const int32_t> ids) const;
   bool is_border(int32_t node) const { return at(node).is_border; }
   // A child that is not there yet. It is useless until something at or below it becomes a border.
+  // This and make_border have the strong guarantee.
   int32_t add_child(int32_t parent, std::span<const int32_t> ids, std::span<const int32_t> blocks);
   // Precondition: not a border yet.
   void make_border(int32_t node, std::span<const int32_t> windows);
@@ -120,6 +123,13 @@ class PrefixCache {
 
   const Node& at(int32_t node) const { return nodes_[static_cast<size_t>(node)]; }
   Node& at(int32_t node) { return nodes_[static_cast<size_t>(node)]; }
+  // Room for one node more than are used.
+  void make_slot();
+  // Goes on from a node to that of `ids`, and makes what is not there; `rows` as keep has them. On
+  // an exception the node is as far as it went.
+  void extend(std::span<const int32_t> ids, std::span<const std::span<const int32_t>> rows,
+              int32_t* node);
+  void keep_windows(int32_t node, std::span<const std::span<const int32_t>> rows);
   Place place_of(int32_t node) const { return {node, at(node).serial, at(node).depth}; }
   bool is_there(const Place& place) const;
   uint64_t hash_of(int32_t parent, std::span<const int32_t> ids) const;

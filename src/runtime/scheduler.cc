@@ -64,6 +64,9 @@ Scheduler::Scheduler(ModelRunner& runner)
   const auto most = static_cast<size_t>(runner.options().max_sequences);
   running_.reserve(most);
   prompts_.reserve(most);
+  lower_.reserve(most);
+  lower_slots_.reserve(most);
+  available_.reserve(most + 1);
 }
 
 void Scheduler::add(std::vector<std::unique_ptr<Sequence>> sequences) {
@@ -128,37 +131,52 @@ bool Scheduler::admit_first() {
 }
 
 // Throws out answers of lower priority, the last first, where that gives the sequence a place and
-// blocks; nobody where it would not.
+// blocks; nobody where it would not. Who pools stays: it would have to begin again.
 void Scheduler::make_room(const Sequence& sequence) {
-  const int64_t missing = sequence.answer->num_tokens();
-  int64_t available = runner_.available_tokens();
-  size_t left = running_.size();
-  bool fits = false;
-  while (true) {
-    const bool has_slot = left < static_cast<size_t>(runner_.options().max_sequences);
-    fits = left == 0 || (has_slot && available >= tokens_to_enter(missing, left));
-    if (fits || priority_of(*running_[left - 1]) >= priority_of(sequence)) break;
-    --left;
-    available += border_below(running_[left]->num_computed + ops::kKvBlockTokens - 1);
+  lower_.clear();
+  lower_slots_.clear();
+  for (size_t i = running_.size(); i-- > 0;) {
+    if (priority_of(*running_[i]) >= priority_of(sequence)) break;
+    if (running_[i]->answer->pools()) continue;
+    lower_.push_back(i);
+    lower_slots_.push_back(running_[i]->slot);
   }
-  while (fits && running_.size() > left) preempt(running_.size() - 1);
+  if (lower_.empty()) return;
+  available_.resize(lower_.size() + 1);
+  const int64_t prefix = runner_.foresee(newcomer(sequence), lower_slots_, available_);
+  const int64_t missing = sequence.answer->num_tokens() - prefix;
+  for (size_t n = 0; n <= lower_.size(); ++n) {
+    const size_t left = running_.size() - n;
+    const bool has_slot = left < static_cast<size_t>(runner_.options().max_sequences);
+    if (left > 0 && !(has_slot && available_[n] >= tokens_to_enter(missing, left))) continue;
+    for (size_t i = 0; i < n; ++i) preempt(lower_[i]);
+    return;
+  }
 }
 
-// Blocks that hold the beginning of what the sequence has, from earlier requests or from the answer
+// Where the beginning of what the sequence has may be: with earlier requests or with the answer
 // beside it.
-Scheduler::Prefix Scheduler::find_prefix(Sequence& sequence) {
-  const std::span<const int32_t> ids = sequence.answer->ids();
-  Prefix prefix;
+KvCache::Newcomer Scheduler::newcomer(const Sequence& sequence) const {
   // Hidden states are not kept: these are computed from the beginning.
-  if (sequence.answer->pools()) return prefix;
-  prefix.matched_tokens = runner_.matched_prefix(ids);
-  prefix.tokens = runner_.adopt_prefix(sequence.slot, ids);
+  if (sequence.answer->pools()) return {};
+  KvCache::Newcomer newcomer = {.ids = sequence.answer->ids()};
   const Sequence* reader = sequence.group->reader;
-  const bool beside = reader != nullptr && reader != &sequence && reader->slot >= 0;
-  if (prefix.tokens == 0 && beside) {
+  if (reader != nullptr && reader != &sequence && reader->slot >= 0) {
+    newcomer.beside = reader->slot;
     // A reader that was preempted reads the prompt once more, and may not have got far.
-    const int64_t common = std::min(reader->num_computed, sequence.answer->num_prompt_tokens() - 1);
-    prefix.tokens = runner_.share(reader->slot, sequence.slot, common);
+    newcomer.common = std::min(reader->num_computed, sequence.answer->num_prompt_tokens() - 1);
+  }
+  return newcomer;
+}
+
+Scheduler::Prefix Scheduler::find_prefix(Sequence& sequence) {
+  const KvCache::Newcomer from = newcomer(sequence);
+  Prefix prefix;
+  if (from.ids.empty()) return prefix;
+  prefix.matched_tokens = runner_.matched_prefix(from.ids);
+  prefix.tokens = runner_.adopt_prefix(sequence.slot, from.ids);
+  if (prefix.tokens == 0 && from.beside >= 0) {
+    prefix.tokens = runner_.share(from.beside, sequence.slot, from.common);
   }
   return prefix;
 }
@@ -194,7 +212,9 @@ void Scheduler::preempt_all() {
 }
 
 bool Scheduler::is_catching_up() const {
-  return std::ranges::any_of(running_, [](const auto& sequence) { return sequence->paused; });
+  return std::ranges::any_of(running_, [&](const auto& sequence) {
+    return sequence->paused && priority_of(*sequence) == priority_of(*running_.front());
+  });
 }
 
 void Scheduler::take_ended(std::vector<std::unique_ptr<Sequence>>* ended) {
@@ -227,7 +247,6 @@ void Scheduler::plan_decoding(StepPlan* plan) {
     while (i < running_.size() && !(has_room = runner_.reserve(sequence.slot, sequence.num_computed,
                                                                sequence.num_computed + 1))) {
       preempt(running_.size() - 1);  // perhaps the sequence itself
-      refused_at_ = runner_.available_tokens();
     }
     if (has_room) add_rows(sequence, sequence.num_computed + 1, plan);
   }
@@ -275,7 +294,6 @@ int64_t Scheduler::plan_prompt(Sequence& sequence, int64_t tokens, StepPlan* pla
     const bool may_go = served_before(sequence, last) && last.planned_end == last.num_computed;
     if (!may_go) return 0;
     preempt(running_.size() - 1);
-    refused_at_ = runner_.available_tokens();
   }
   add_rows(sequence, end, plan);
   return end - begin;
@@ -314,6 +332,8 @@ void Scheduler::computed(Sequence& sequence) {
 void Scheduler::keep_prefix(Sequence& sequence) {
   const auto computed = static_cast<size_t>(sequence.num_computed);
   runner_.keep_prefix(sequence.slot, sequence.answer->ids().first(computed));
+  // Whoever waits may have less to compute now.
+  refused_at_ = -1;
 }
 
 // The next place where the prefix is kept on the way: where it leaves the path of an earlier one

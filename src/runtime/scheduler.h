@@ -85,8 +85,9 @@ class Scheduler {
   void take_ended(std::vector<std::unique_ptr<Sequence>>* ended);
   // Everything waits, and the runner is free. It will go on to the same bits.
   void preempt_all();
-  // Whether somebody who runs has drawn nothing since then: who pauses again and again would have
-  // them compute the same for ever.
+  // Whether somebody who runs has drawn nothing since then, of the highest priority that runs: who
+  // pauses again and again would have them compute the same for ever. Lower ones may have to wait
+  // for ever as it is.
   bool is_catching_up() const;
 
   std::span<const std::unique_ptr<Sequence>> running() const { return running_; }
@@ -103,6 +104,7 @@ class Scheduler {
   void admit();
   bool admit_first();
   bool fits_no_better() const;
+  KvCache::Newcomer newcomer(const Sequence& sequence) const;
   void make_room(const Sequence& sequence);
   Prefix find_prefix(Sequence& sequence);
   void enter(Sequence& sequence, const Prefix& prefix);
@@ -120,6 +122,10 @@ class Scheduler {
   std::vector<std::unique_ptr<Sequence>> running_;
   std::vector<std::unique_ptr<Sequence>> waiting_;
   std::vector<Sequence*> prompts_;  // those of a step that read their prompt
+  // For make_room: who may be thrown out, by place in running_ and by slot, and the room then.
+  std::vector<size_t> lower_;
+  std::vector<int> lower_slots_;
+  std::vector<int64_t> available_;
   // So many tokens were available when the first that waits did not fit; -1: it was not refused,
   // or another one may be the first now.
   int64_t refused_at_ = -1;

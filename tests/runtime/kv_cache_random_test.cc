@@ -113,6 +113,9 @@ class RandomUse {
     cache_->drop_prefixes();
     EXPECT_EQ(cache_->usage().kept, 0);
     EXPECT_GT(adopted_, 0);
+    if (layers_.find('F') != std::string::npos) {
+      EXPECT_GT(foreseen_, 0);
+    }
     if (tight_ && layers_.find('F') != std::string::npos) {
       EXPECT_GT(refused_, 0);
     }
@@ -125,7 +128,8 @@ class RandomUse {
 
   void step() {
     const int64_t choice = random_.below(100);
-    if (running_.empty() || (choice < 20 && running_.size() < kRunning)) return open();
+    if (running_.empty() || (choice < 20 && running_.size() < kRunning)) return open(some_text());
+    if (choice < 22) return foresee_and_open();
     const auto idx = static_cast<size_t>(random_.below(static_cast<int64_t>(running_.size())));
     if (choice < 65) return advance(idx);
     if (choice < 80) return keep(running_[idx]);
@@ -156,11 +160,37 @@ class RandomUse {
     return ids;
   }
 
-  void open() {
+  // Some are closed for the new one, of more that were thought of.
+  void foresee_and_open() {
+    std::vector<int> closing = slots();
+    for (size_t i = closing.size(); i > 1; --i) {
+      std::swap(closing[i - 1],
+                closing[static_cast<size_t>(random_.below(static_cast<int64_t>(i)))]);
+    }
+    const auto most = static_cast<int64_t>(closing.size());
+    const int64_t least = most == kRunning ? 1 : 0;
+    const auto num_closed = static_cast<size_t>(least + random_.below(most - least + 1));
+    closing.resize(num_closed +
+                   static_cast<size_t>(random_.below(most - static_cast<int64_t>(num_closed) + 1)));
+    const std::vector<int32_t> ids = some_text();
+    std::vector<int64_t> available(closing.size() + 1);
+    const int64_t now = cache_->available_tokens();
+    const int64_t prefix = cache_->foresee({.ids = ids}, closing, available);
+    EXPECT_EQ(cache_->available_tokens(), now);
+    foreseen_ += prefix > 0 && available[num_closed] != available[0] ? 1 : 0;
+    for (size_t i = 0; i < num_closed; ++i) {
+      const auto found = std::ranges::find(running_, closing[i], &Sequence::slot);
+      close(static_cast<size_t>(found - running_.begin()), false);
+    }
+    open(ids);
+    EXPECT_EQ(running_.back().done, prefix);
+    EXPECT_EQ(cache_->available_tokens(), available[num_closed]);
+  }
+  void open(const std::vector<int32_t>& ids) {
     Sequence sequence;
     sequence.slot = cache_->open_sequence();
     ASSERT_GE(sequence.slot, 0);
-    sequence.ids = some_text();
+    sequence.ids = ids;
     sequence.done = cache_->adopt_prefix(sequence.slot, sequence.ids);
     sequence.last_begin = sequence.done;
     EXPECT_EQ(sequence.done % kTokens, 0);
@@ -209,7 +239,12 @@ class RandomUse {
     const int64_t end = from.last_begin + random_.below(from.done - from.last_begin + 1);
     to.ids.assign(from.ids.begin(), from.ids.begin() + end);
     while (static_cast<int64_t>(to.ids.size()) < kContext) to.ids.push_back(7);
+    int64_t available = 0;
+    const int64_t foreseen =
+        cache_->foresee({.beside = from.slot, .common = end}, {}, std::span(&available, 1));
     to.done = cache_->share(from.slot, to.slot, end);
+    EXPECT_EQ(to.done, foreseen);
+    EXPECT_EQ(cache_->available_tokens(), available);
     to.last_begin = to.done;
     EXPECT_EQ(to.done, end / kTokens * kTokens);
     cache_.expect_seen(to.slot, to.ids, to.done);
@@ -255,6 +290,7 @@ class RandomUse {
   std::vector<std::vector<int32_t>> texts_;
   int64_t adopted_ = 0;
   int64_t refused_ = 0;
+  int64_t foreseen_ = 0;  // that closing makes room beside a prefix
 };
 
 TEST(KvCache, RandomUseIsAsAReferenceSays) {

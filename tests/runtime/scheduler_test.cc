@@ -21,9 +21,9 @@ constexpr int64_t kContext = 512;
 // Requests under way, on this thread.
 class Desk {
  public:
-  explicit Desk(int64_t max_sequences = 8, int64_t chunk = 64)
+  explicit Desk(int64_t max_sequences = 8, int64_t chunk = 64, int64_t kept_windows = 0)
       : decoder_(DecoderShape::kSharedKeys, quant::Format::kQ8_0, RandomDecoder::kVocab, 64),
-        model_(load(max_sequences, chunk)),
+        model_(load(max_sequences, chunk, kept_windows)),
         batch_(*model_) {}
 
   struct Visitor {
@@ -31,11 +31,11 @@ class Desk {
     int64_t num_tokens = 0;
   };
 
-  Visitor& come(int64_t num_ids, int64_t max_tokens, int priority = 0, float penalty = 1.0F) {
+  // Prompts of one flavour begin alike; without one, of nobody else's.
+  Visitor& come(int64_t num_ids, int64_t max_tokens, int priority = 0, float penalty = 1.0F,
+                int64_t flavour = -1) {
     Request request;
-    for (int64_t i = 0; i < num_ids; ++i)
-      request.ids.push_back(static_cast<int32_t>((i * 7 + 3 * number_) % RandomDecoder::kVocab));
-    ++number_;
+    request.ids = ids_of(num_ids, flavour < 0 ? ++number_ : flavour);
     request.max_tokens = max_tokens;
     request.ignore_eos = true;
     request.priority = priority;
@@ -53,6 +53,17 @@ class Desk {
     return *visitors_.back();
   }
 
+  // One that pools; what it has afterwards is in its state.
+  Visitor& embed(int64_t num_ids) {
+    auto visitor = std::make_unique<Visitor>();
+    runtime::Pooler empty(Pooling::kMean, model_->config.hidden_size);
+    visitor->state = std::make_shared<RequestState>(ids_of(num_ids, ++number_), std::move(empty),
+                                                    std::thread::id());
+    batch_.add(visitor->state);
+    visitors_.push_back(std::move(visitor));
+    return *visitors_.back();
+  }
+
   // Until the visitor has so many tokens; false: not within `most` steps.
   bool step_until(const Visitor& visitor, int64_t num_tokens, int64_t most = 2000) {
     for (int64_t i = 0; i < most && visitor.num_tokens < num_tokens; ++i) batch_.step();
@@ -65,7 +76,14 @@ class Desk {
   Batch& batch() { return batch_; }
 
  private:
-  std::unique_ptr<LoadedModel> load(int64_t max_sequences, int64_t chunk) const {
+  static std::vector<int32_t> ids_of(int64_t count, int64_t flavour) {
+    std::vector<int32_t> ids;
+    for (int64_t i = 0; i < count; ++i)
+      ids.push_back(static_cast<int32_t>((i * 7 + 3 * flavour) % RandomDecoder::kVocab));
+    return ids;
+  }
+  std::unique_ptr<LoadedModel> load(int64_t max_sequences, int64_t chunk,
+                                    int64_t kept_windows) const {
     EngineOptions options;
     options.backend = BackendKind::kCpu;
     options.num_threads = 1;
@@ -74,6 +92,7 @@ class Desk {
     runner.prefill_chunk_tokens = chunk;
     runner.max_sequences = max_sequences;
     runner.kv_pool_tokens = kContext + 64;
+    runner.kept_windows = kept_windows;
     return decoder_.load(options, runner);
   }
 
@@ -81,7 +100,7 @@ class Desk {
   std::unique_ptr<LoadedModel> model_;
   Batch batch_;
   std::vector<std::unique_ptr<Visitor>> visitors_;
-  int64_t number_ = 0;
+  int64_t number_ = 100;
 };
 
 std::vector<int32_t> ids_of(const Desk::Visitor& visitor) {
@@ -150,6 +169,62 @@ TEST(Scheduler, NobodyIsThrownOutForNothing) {
   EXPECT_EQ(large.num_tokens, 3);
 }
 
+// The newcomer's prompt is there already, with one that stays.
+TEST(Scheduler, RoomIsMadeForWhatIsYetToBeComputed) {
+  Desk desk(8, 64, 8);
+  const auto& first = desk.come(256, 150, 5, 1.0F, 1);
+  ASSERT_TRUE(desk.step_until(first, 20));
+  const auto& lower = desk.come(10, 40);
+  ASSERT_TRUE(desk.step_until(lower, 2));
+  const auto& large = desk.come(258, 3, 3, 1.0F, 1);
+  ASSERT_TRUE(desk.step_until(large, 3, 10));
+  EXPECT_EQ(large.state->wait()->timings.cached_tokens, 256);
+  EXPECT_LT(lower.num_tokens, 5);
+  EXPECT_EQ(desk.batch().stats().preemptions, 1);
+  desk.finish();
+  EXPECT_EQ(lower.num_tokens, 40);
+}
+
+// What the lower one holds is the other's as well, who stays: it would free one block.
+TEST(Scheduler, BlocksThatOthersHoldMakeNoRoom) {
+  Desk desk(8, 64, 8);
+  const auto& first = desk.come(258, 150, 5, 1.0F, 1);
+  ASSERT_TRUE(desk.step_until(first, 2));
+  const auto& lower = desk.come(258, 50, 0, 1.0F, 1);
+  ASSERT_TRUE(desk.step_until(lower, 2));
+  const auto& large = desk.come(200, 3, 3);
+  ASSERT_TRUE(desk.step_until(lower, 20, 20));
+  EXPECT_EQ(large.num_tokens, 0);
+  EXPECT_EQ(desk.batch().stats().preemptions, 0);
+  desk.finish();
+  EXPECT_EQ(large.num_tokens, 3);
+}
+
+TEST(Scheduler, WhoFitsOnceAPrefixIsKeptComesIn) {
+  Desk desk(8, 64, 8);
+  const auto& first = desk.come(330, 100, 0, 1.0F, 1);
+  desk.batch().step();
+  desk.batch().step();
+  const auto& second = desk.come(330, 3, 0, 1.0F, 1);
+  desk.batch().step();
+  ASSERT_EQ(desk.batch().stats().waiting, 1) << "it fits as it is, and this test shows nothing";
+  ASSERT_TRUE(desk.step_until(first, 1));
+  ASSERT_TRUE(desk.step_until(second, 1, 4));
+  EXPECT_LT(first.num_tokens, 10);
+}
+
+// It would have to begin again, and again with the next one.
+TEST(Scheduler, WhoPoolsIsNotThrownOutForAHigherPriority) {
+  Desk desk;
+  const auto& text = desk.embed(400);
+  for (int i = 0; i < 4; ++i) desk.batch().step();
+  const auto& higher = desk.come(300, 3, 5);
+  desk.finish();
+  EXPECT_EQ(higher.num_tokens, 3);
+  EXPECT_EQ(desk.batch().stats().preemptions, 0);
+  EXPECT_EQ(text.state->wait()->finish_reason, "stop");
+}
+
 // A step that fails is run again answer by answer, and has then marked ids that nobody has.
 TEST(Scheduler, AFailingNeighbourChangesNoPenalty) {
   Desk alone;
@@ -182,6 +257,26 @@ TEST(Scheduler, WhoWasPausedCatchesUpFirst) {
   }
   EXPECT_EQ(answer.num_tokens, 4);
   EXPECT_GE(pauses, 4) << "and whoever pauses has a turn for every token";
+}
+
+// A stream of them may keep it from every token.
+TEST(Scheduler, NobodyCatchesUpForWhomHigherPrioritiesLeaveNothing) {
+  Desk desk(8, 32);
+  const auto& lower = desk.come(300, 4);
+  desk.batch().step();
+  desk.batch().pause();
+  desk.batch().step();
+  EXPECT_TRUE(desk.batch().is_catching_up());
+  const auto& higher = desk.come(200, 4, 5);
+  desk.batch().step();
+  EXPECT_EQ(desk.batch().stats().running, 2);
+  EXPECT_EQ(lower.num_tokens + higher.num_tokens, 0);
+  EXPECT_FALSE(desk.batch().is_catching_up());
+  desk.batch().pause();
+  desk.batch().step();
+  EXPECT_TRUE(desk.batch().is_catching_up()) << "the higher one was paused too now";
+  desk.finish();
+  EXPECT_EQ(lower.num_tokens + higher.num_tokens, 8);
 }
 
 TEST(Scheduler, RoomIsAskedForSeldomAndNotWithEveryCall) {
