@@ -89,7 +89,12 @@ void Batch::step_pooling() {
   if (plan_.pieces.empty()) return;
   Sequence& sequence = *plan_.pieces.front().sequence;
   const auto begun = Clock::now();
-  Result<void> done = pool_rows(*sequence.answer);
+  Result<void> done;
+  try {
+    done = pool_rows(*sequence.answer);
+  } catch (const std::bad_alloc&) {
+    done = base::out_of_memory("no memory for the rows that are pooled");
+  }
   stats_.step_ms += ms_between(begun, Clock::now());
   stats_.prompt_tokens += plan_.num_prompt;
   ++stats_.steps;
@@ -114,6 +119,14 @@ Result<void> Batch::pool_rows(Answer& answer) {
 }
 
 Result<void> Batch::run_pieces(std::span<const StepPlan::Piece> pieces) {
+  try {
+    return run_pieces_unguarded(pieces);
+  } catch (const std::bad_alloc&) {
+    return base::out_of_memory("no memory for what a step gives");
+  }
+}
+
+Result<void> Batch::run_pieces_unguarded(std::span<const StepPlan::Piece> pieces) {
   drawing_.clear();
   output_rows_.clear();
   params_.clear();

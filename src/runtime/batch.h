@@ -50,7 +50,9 @@ class Batch {
   void step_pooling();
   Result<void> pool_rows(Answer& answer);
   // The rows of some pieces, all of the plan or one; ids_ and logprobs_ are of those that draw.
+  // Errors: as the runner's, and kOutOfMemory.
   Result<void> run_pieces(std::span<const StepPlan::Piece> pieces);
+  Result<void> run_pieces_unguarded(std::span<const StepPlan::Piece> pieces);
   // What output `output` of the last run drew.
   void give_token(const StepPlan::Piece& piece, size_t output);
   void give_tokens();

@@ -119,7 +119,10 @@ Result<std::vector<float>> Engine::embed(const EmbedRequest& request) {
     auto state = std::make_shared<runtime::RequestState>(std::move(ids), std::move(empty),
                                                          impl_->thread.id());
     MB_TRY(impl_->thread.submit(state));
-    MB_TRY(state->wait());
+    MB_ASSIGN(const Completion done, state->wait());
+    if (done.finish_reason != "stop") {
+      return Error{ErrorCode::kCancelled, "the engine ended before the text was read"};
+    }
     return state->pooler->vector(request.normalise);
   });
 }

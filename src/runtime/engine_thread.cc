@@ -26,16 +26,15 @@ EngineThread::~EngineThread() {
 }
 
 Result<void> EngineThread::submit(std::shared_ptr<RequestState> request) {
-  {
-    const std::lock_guard lock(mutex_);
-    if (num_answers_ >= most_answers_) {
-      return base::overloaded("the queue is full: {} answers are under way or wait, and {} may",
-                              num_answers_, most_answers_);
-    }
-    const int64_t count = request->request.num_answers;
-    inbox_.push_back(std::move(request));
-    num_answers_ += count;
+  const std::lock_guard lock(mutex_);
+  if (num_answers_ >= most_answers_) {
+    return base::overloaded("the queue is full: {} answers are under way or wait, and {} may",
+                            num_answers_, most_answers_);
   }
+  const int64_t count = request->request.num_answers;
+  inbox_.push_back(std::move(request));
+  num_answers_ += count;
+  // Under the lock: once the request is taken in, the engine may go, and this object with it.
   posted_.notify_one();
   return {};
 }
@@ -66,8 +65,8 @@ Result<void> EngineThread::run(const std::function<void()>& job) {
   {
     const std::lock_guard lock(mutex_);
     jobs_.push_back(&task);
+    posted_.notify_one();
   }
-  posted_.notify_one();
   std::unique_lock lock(mutex);
   done.wait(lock, [&] { return finished; });
   if (thrown) std::rethrow_exception(thrown);

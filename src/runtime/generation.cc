@@ -103,6 +103,14 @@ Result<std::vector<int32_t>> prompt_ids(const Request& request, const LoadedMode
   return ids;
 }
 
+PromptProgress::~PromptProgress() {
+  try {
+    at(num_tokens_);
+  } catch (...) {
+    // The end is told for the sake of whoever looks on; the call itself is over.
+  }
+}
+
 void PromptProgress::at(size_t tokens) const {
   if (progress_) progress_({"reading the prompt", tokens, num_tokens_, Progress::Unit::kTokens});
 }

@@ -23,7 +23,7 @@ class PromptProgress {
  public:
   PromptProgress(const std::function<void(const Progress&)>& progress, size_t num_tokens)
       : progress_(progress), num_tokens_(num_tokens) {}
-  ~PromptProgress() { at(num_tokens_); }
+  ~PromptProgress();
   PromptProgress(const PromptProgress&) = delete;
   PromptProgress& operator=(const PromptProgress&) = delete;
   // So many tokens are read.

@@ -48,7 +48,7 @@ void RequestState::complete(size_t number, Result<Completion> result) {
   if (result.ok()) {
     completions_[number] = *std::move(result);
   } else {
-    if (!error_) error_ = result.error();
+    if (!error_) error_ = std::move(result).error();
     cancel();
   }
   if (--missing_ == 0) done_.notify_all();

@@ -2,6 +2,7 @@
 // callback does and whoever comes, goes, or takes the engine away.
 #include "markbase/engine.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -304,6 +305,72 @@ TEST(ManyRequests, DestructionEndsAllOfThemWithAReason) {
     ASSERT_TRUE(answer.ok()) << answer.error().message;
     EXPECT_TRUE(answer->finish_reason == "cancelled" || answer->finish_reason == "length");
   }
+}
+
+// Neither a vector of what was read so far nor none at all.
+TEST(ManyRequests, DestructionCancelsEmbeddings) {
+  int64_t num_cancelled = 0;
+  for (int i = 0; i < 6; ++i) {
+    EngineOptions options = options_of(1);
+    options.prefill_chunk_tokens = 1;
+    auto engine = std::make_unique<Engine>(load(options));
+    EmbedRequest request;
+    request.ids.assign(200, 7);
+    request.pooling = i % 2 == 0 ? Pooling::kMean : Pooling::kLast;
+    const auto expected = engine->embed(request);
+    ASSERT_TRUE(expected.ok()) << expected.error().message;
+    Result<std::vector<float>> vector = Error{};
+    std::thread asker([&] { vector = engine->embed(request); });
+    while (engine->stats().running + engine->stats().waiting == 0) std::this_thread::yield();
+    engine.reset();
+    asker.join();
+    if (vector.ok()) {
+      EXPECT_EQ(*vector, *expected);
+      continue;
+    }
+    EXPECT_EQ(vector.error().code, ErrorCode::kCancelled) << vector.error().message;
+    ++num_cancelled;
+  }
+  EXPECT_GT(num_cancelled, 0);
+}
+
+TEST(ManyRequests, AProgressThatThrowsIsAnErrorAtMost) {
+  EngineOptions options = options_of(1);
+  options.prefill_chunk_tokens = 2;
+  bool throws = false;
+  options.progress = [&](const Progress&) {
+    if (throws) throw std::runtime_error("no terminal");
+  };
+  Engine engine = load(options);
+  const auto expected = engine.generate(request_of(1))->ids;
+  throws = true;
+  const auto ignore = [](int64_t, std::span<const float>) { return Result<void>(); };
+  EXPECT_FALSE(engine.logits(request_of(1).ids, false, ignore).ok());
+  EXPECT_FALSE(
+      engine
+          .trace(
+              request_of(1).ids, "*", [](const TraceTensor&) { return Result<void>(); }, ignore)
+          .ok());
+  EXPECT_EQ(engine.generate(request_of(1))->ids, expected);
+}
+
+TEST(ManyRequests, TheProgressOfAPromptEndsBeforeItsFirstToken) {
+  std::vector<std::string> shown;
+  EngineOptions options = options_of(1);
+  options.prefill_chunk_tokens = 2;
+  options.prefix_cache = false;
+  options.progress = [&](const Progress& p) {
+    if (p.what == "reading the prompt") shown.push_back(fmt::format("{}/{}", p.done, p.total));
+  };
+  Engine engine = load(options);
+  ASSERT_TRUE(engine
+                  .generate(request_of(1, 2),
+                            [&](const TokenEvent& event) {
+                              if (event.id >= 0) shown.push_back("token");
+                              return true;
+                            })
+                  .ok());
+  EXPECT_EQ(shown, (std::vector<std::string>{"0/4", "2/4", "4/4", "token", "token"}));
 }
 
 TEST(ManyRequests, ThreadsSubmitAndCancelAtOnce) {
