@@ -7,13 +7,13 @@
 #include <filesystem>
 
 #include "base/error.h"
+#include "base/repeated_key.h"
 #include "cli/batch_flight.h"
 #include "cli/batch_output.h"
 #include "cli/batch_request.h"
 #include "cli/cli.h"
 #include "cli/line_reader.h"
 #include "cli/model_content.h"
-#include "cli/repeated_key.h"
 #include "cli/tool_runner.h"
 
 namespace markbase::cli {
@@ -181,10 +181,7 @@ class Batch {
     if (line.text.find('\0') != line.text.npos) {
       return base::bad_input("the line: not valid JSON at byte {}: NUL", line.text.find('\0') + 1);
     }
-    if (const std::optional<std::string> key = repeated_key(line.text)) {
-      return base::usage_error("{}: expected once in an object, got twice",
-                               base::dump_json(base::Json(*key)));
-    }
+    MB_TRY(base::check_no_repeated_key(line.text));
     MB_ASSIGN(const base::Json id, batch_id(*json, line.number));
     item->id = id;
     const auto [seen, is_new] = lines_.emplace(base::dump_json(id), line.number);

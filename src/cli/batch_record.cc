@@ -4,8 +4,8 @@
 #include <charconv>
 #include <initializer_list>
 
+#include "base/any_json.h"
 #include "base/error.h"
-#include "cli/any_json.h"
 
 namespace markbase::cli {
 namespace {
@@ -50,7 +50,7 @@ int64_t tokens_of(const base::Json& answer) {
 }
 
 // Takes everything, and remembers where a text ceases to be JSON.
-class FaultPlace : public AnyJson {
+class FaultPlace : public base::AnyJson {
  public:
   size_t byte() const { return byte_; }  // the first is 1; the end is one past the last
 

@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "base/nearest.h"
+#include "base/repeated_key.h"
 #include "cli/cli.h"
 #include "cli/line_reader.h"
 
@@ -17,7 +18,8 @@ Result<void> answer_line(std::string_view line, size_t number,
                          std::span<const std::string_view> keys, const OnObject& handle) {
   if (line.find_first_not_of(" \t\r") == std::string_view::npos) return {};
   MB_ASSIGN(const base::Json object, base::parse_json(line, fmt::format("line {}", number)));
-  const Result<void> checked = check_object(object, keys);
+  Result<void> checked = check_object(object, keys);
+  if (checked.ok()) checked = base::check_no_repeated_key(line);
   Result<std::string> answer = checked.ok() ? handle(object) : checked.error();
   if (!answer.ok()) {
     return Error{answer.error().code, fmt::format("line {}: {}", number, answer.error().message)};

@@ -2,6 +2,7 @@
 #include <span>
 
 #include "base/error.h"
+#include "base/repeated_key.h"
 #include "cli/cli.h"
 #include "cli/json_lines.h"
 #include "markbase/tokenizer.h"
@@ -45,6 +46,7 @@ Result<void> for_each_object(const std::string& text, std::span<const std::strin
   const auto answer = [&](std::string_view line) -> Result<base::Json> {
     MB_ASSIGN(const base::Json object, base::parse_json(line, "input"));
     MB_TRY(check_object(object, keys));
+    MB_TRY(base::check_no_repeated_key(line));
     return handle(object);
   };
   while (begin < text.size()) {

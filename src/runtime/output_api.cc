@@ -1,5 +1,6 @@
 // markbase::OutputParser and ToolDeclarations over the tokenizer room.
 #include "base/guard.h"
+#include "base/repeated_key.h"
 #include "markbase/output.h"
 #include "runtime/tokenizer_access.h"
 #include "tokenizer/output_parser.h"
@@ -86,6 +87,7 @@ Result<ToolDeclarations> ToolDeclarations::from_json(std::string_view text) {
   return base::guarded("ToolDeclarations::from_json", [&]() -> Result<ToolDeclarations> {
     Result<base::Json> json = base::parse_json(text, "tools");
     if (!json.ok()) return Error{ErrorCode::kUsage, json.error().message};
+    MB_TRY(base::check_no_repeated_key(text));
     MB_ASSIGN(tokenizer::ToolSet set, tokenizer::ToolSet::from_json(*json));
     return ToolDeclarations(std::make_unique<Impl>(Impl{std::move(set)}));
   });

@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "base/json.h"
+#include "base/repeated_key.h"
 #include "tokenizer/chat_template.h"
 
 namespace markbase::runtime {
@@ -17,7 +18,7 @@ std::string quoted(const std::string& text) { return base::dump_json(base::Json(
 Result<void> check_json(const std::string& text, base::Json::value_t type, std::string_view what) {
   const Result<base::Json> json = base::parse_json(text, what);
   if (!json.ok()) return Error{ErrorCode::kUsage, json.error().message};
-  if (json->type() == type) return {};
+  if (json->type() == type) return base::check_no_repeated_key(text, what);
   return base::usage_error("{}: expected {}, got {}", what, base::Json(type).type_name(),
                            json->type_name());
 }

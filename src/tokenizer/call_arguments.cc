@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 #include "base/json.h"
+#include "base/repeated_key.h"
 #include "tokenizer/jinja/json_value.h"
 
 namespace markbase::tokenizer {
@@ -29,6 +30,7 @@ Result<Value> object_in(const Value& text, const std::string& what, jinja::Arena
   const Result<base::Json> json = base::parse_json(text.view(), what);
   if (!json.ok()) return Error{ErrorCode::kUsage, json.error().message};
   if (!json->is_object()) return not_an_object(what, json->type_name());
+  MB_TRY(base::check_no_repeated_key(text.view(), what));
   Result<Value> object = jinja::value_from_json(text.view(), what, arena);
   if (!object.ok()) return Error{ErrorCode::kUsage, object.error().message};
   return object;

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "base/repeated_key.h"
 #include "tokenizer/jinja/json_value.h"
 #include "tokenizer/jinja/python.h"
 #include "tokenizer/jinja/text.h"
@@ -212,6 +213,7 @@ Result<ChatRequest> parse_chat_request(std::string_view json) {
   ChatRequest request;
   request.arena = std::make_unique<jinja::Arena>();
   MB_ASSIGN(const Value root, jinja::value_from_json(json, "request", *request.arena));
+  MB_TRY(base::check_no_repeated_key(json));
   if (!root.is(Type::kDict)) {
     return base::usage_error("expected a JSON object with {}, got a {}",
                              fmt::join(kRequestKeys, ", "), jinja::type_name(root));

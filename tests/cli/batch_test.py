@@ -4,6 +4,9 @@ import json
 import os
 import pathlib
 import random
+import re
+import resource
+import select
 import shutil
 import signal
 import subprocess
@@ -205,7 +208,6 @@ class Batch(WithSynth):
             line, word = bad[number // 2 - 1]
             self.assertIn(word, answer["error"]["message"], line)
             self.assertIn(f"line {number}: {answer['error']['message']}", err)
-
     def test_ids_are_unique(self):
         good = {"prompt": "a", "raw": True, "max_tokens": 2, "seed": 1}
         out, err = self.batch([{**good, "id": "x"}, {**good, "id": "x"}, {**good, "id": 4}, good, {**good, "id": "4"}], code=1)
@@ -262,7 +264,6 @@ class Batch(WithSynth):
             self.assertIn(code, (2, 3), err)
             self.assertIn(word, err)
             self.assertEqual(out, "")
-
     def test_summary(self):
         import jsonschema
         requests = [{"id": i, "ids": [2, i + 40], "max_tokens": 3, "ignore_eos": True} for i in range(5)] + ["{"]
@@ -448,9 +449,7 @@ class BatchResumed(WithSynth):
         self.batch(requests, "--out", f"{self.out}2")
         self.assertEqual(run("synth", "tiny-e2b", gguf, "--to", "gguf-q8_0", "-q", "--seed", 5)[0], 0)
         self.batch(requests, "--out", f"{self.out}2", model=gguf, code=2)  # of the same name
-        self.assertEqual(self.out.read_bytes(), whole)
-
-    def test_other_files_stay_as_they_are(self):
+        self.assertEqual(self.out.read_bytes(), whole)    def test_other_files_stay_as_they_are(self):
         whole = self.whole()
         for content in [b"notes", b"notes\n", b"{}\n", b'{"id": 1, "text": "a"}\n', whole + b"{}\n", b"\n", b"\0" * 100,
                         whole[:-1] + b"x\n", whole + b"notes", b'{"id":1,"line":1,"request":"zz","finish_reason":"stop"}\n',
@@ -556,3 +555,24 @@ class BatchChat(unittest.TestCase):
             self.assertEqual(code, 0, err)
             self.assertEqual({a["id"]: a for a in lines_of(out)}["prompt"]["ids"], alone["ids"])
             self.assertEqual({a["id"]: a for a in lines_of(out)}["prompt"]["request"], answers["prompt"]["request"])
+
+    def write(self, folder, *said, template=TEMPLATE):
+        return scripted_model.write(folder, {scripted_model.NEWLINE: [*said, "<turn|>"]}, template)
+
+    def batch(self, model, lines, *options, code=0):
+        text = "".join((line if isinstance(line, str) else json.dumps(line)) + "\n" for line in lines)
+        got, out, err = run("batch", model, "-q", "--temperature", 0, *options, stdin=text)
+        if code is not None:
+            self.assertEqual(got, code, err)
+        return out, err
+    def test_what_is_there_twice_is_refused(self):
+        with tempfile.TemporaryDirectory() as folder:
+            model, tools = self.write(folder, "one"), pathlib.Path(folder, "tools.json")
+            tools.write_text(json.dumps(TOOLS)[:-3] + ', "name": "g"}}]')
+            _, err = self.batch(model, [], "--tools", tools, code=3)
+            self.assertIn('--tools', err)
+            self.assertIn('"name": expected once', err)
+            call = {"id": "c", "function": {"name": "f", "arguments": '{"n": 1, "n": 2}'}}
+            talk = [{"role": "user", "content": "hi"}, {"role": "assistant", "tool_calls": [call]}, {"role": "tool", "tool_call_id": "c", "content": "1"}]
+            out, _ = self.batch(model, [{"id": "a", "messages": talk}], code=1)
+            self.assertIn("arguments of 'f': \"n\": expected once", lines_of(out)[0]["error"]["message"])

@@ -130,6 +130,14 @@ class JsonLines(unittest.TestCase):
             if name != "template":  # needs a template, which this model has not
                 self.assertEqual(run(*args, stdin=line)[0], 0)
 
+    def test_a_key_that_is_there_twice_is_refused(self):
+        for args, line in [(["tokenize", "--jsonl"], '{"text": "a", "text": "b"}'), (["tokenize", "--decode"], '{"ids": [40], "ids": [41]}'),
+                           (["parse"], '{"text": "a", "\\u0074ext": "b"}'), (["parse"], '{"text": "a", "tools": [{"name": "f", "name": "g"}]}')]:
+            code, out, err = run(args[0], self.model, *args[1:], stdin=line)
+            self.assertIn(code, (2, 3), err)
+            self.assertEqual(out, "")
+            self.assertRegex(err, 'line 1: "(text|ids|name)": expected once in an object, got twice')
+
     def test_special_counts_for_lines_that_do_not_say(self):
         turn = mini_tokenizer.SPECIAL.index("<|turn>")
         lines = '{"text": "<|turn>"}\n{"text": "<|turn>", "special": false}\n{"text": "<|turn>", "special": true}\n'

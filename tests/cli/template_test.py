@@ -51,6 +51,16 @@ class Template(unittest.TestCase):
                 lengths.append(len(answer["ids"]))
             self.assertEqual(len(set(lengths)), 1)
 
+    def test_a_key_that_is_there_twice_is_refused(self):
+        for template in [TEMPLATE, None]:
+            written = json.dumps({"messages": conversation({"a": 1})})
+            for request, where in [(json.dumps({"messages": conversation('{"a":1,"a":2}')}), "arguments of 'add': "),
+                                   (written.replace('"a": 1', '"a": 1, "a": 2'), "")]:
+                code, out, err = run("template", self.model(template), stdin=request)
+                self.assertIn(code, (2, 3), err)
+                self.assertEqual(out, "")
+                self.assertIn(f'line 1: {where}"a": expected once in an object, got twice', err)
+
     def test_both_take_the_roles_that_the_format_has(self):
         for template in [TEMPLATE, None]:
             model = self.model(template)

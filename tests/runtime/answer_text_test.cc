@@ -203,5 +203,22 @@ TEST(RequestJson, RefusesJsonThatIsNone) {
   }
 }
 
+TEST(RequestJson, RefusesAKeyThatIsThereTwice) {
+  Request request;
+  request.messages = {{"assistant", ""}};
+  request.messages[0].tool_calls = {{"f", R"({"a":1,"b":{"c":1,"\u0063":2}})"}};
+  auto text = request_json(request);
+  ASSERT_FALSE(text.ok());
+  EXPECT_EQ(text.error().code, ErrorCode::kUsage);
+  EXPECT_EQ(text.error().message,
+            R"(arguments of 'f': "c": expected once in an object, got twice)");
+  request.messages[0].tool_calls.clear();
+  request.tools = R"([{"name":"f","description":"a","description":"b"}])";
+  text = request_json(request);
+  ASSERT_FALSE(text.ok());
+  EXPECT_EQ(text.error().code, ErrorCode::kUsage);
+  EXPECT_EQ(text.error().message, R"(tools: "description": expected once in an object, got twice)");
+}
+
 }  // namespace
 }  // namespace markbase::runtime

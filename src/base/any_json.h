@@ -5,9 +5,9 @@
 
 #include "base/json.h"
 
-namespace markbase::cli {
+namespace markbase::base {
 
-class AnyJson : public nlohmann::json_sax<base::Json> {
+class AnyJson : public nlohmann::json_sax<Json> {
  public:
   bool null() override { return true; }
   bool boolean(bool) override { return true; }
@@ -26,4 +26,4 @@ class AnyJson : public nlohmann::json_sax<base::Json> {
   }
 };
 
-}  // namespace markbase::cli
+}  // namespace markbase::base

@@ -1,12 +1,13 @@
-#include "cli/repeated_key.h"
+#include "base/repeated_key.h"
 
 #include <unordered_set>
 #include <utility>
 #include <vector>
 
-#include "cli/any_json.h"
+#include "base/any_json.h"
+#include "base/error.h"
 
-namespace markbase::cli {
+namespace markbase::base {
 namespace {
 
 class Keys : public AnyJson {
@@ -36,8 +37,15 @@ class Keys : public AnyJson {
 
 std::optional<std::string> repeated_key(std::string_view json) {
   Keys keys;
-  (void)base::Json::sax_parse(json.begin(), json.end(), &keys);
+  (void)Json::sax_parse(json.begin(), json.end(), &keys);
   return keys.take_repeated();
 }
 
-}  // namespace markbase::cli
+Result<void> check_no_repeated_key(std::string_view json, std::string_view what) {
+  const std::optional<std::string> key = repeated_key(json);
+  if (!key) return {};
+  return usage_error("{}{}{}: expected once in an object, got twice", what,
+                     what.empty() ? "" : ": ", dump_json(Json(*key)));
+}
+
+}  // namespace markbase::base

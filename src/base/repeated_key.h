@@ -5,9 +5,13 @@
 #include <string>
 #include <string_view>
 
-namespace markbase::cli {
+#include "markbase/result.h"
+
+namespace markbase::base {
 
 // The first, at any depth. `json` must be valid.
 std::optional<std::string> repeated_key(std::string_view json);
+// Errors (kUsage): there is one. `what` names the text, or is empty.
+Result<void> check_no_repeated_key(std::string_view json, std::string_view what = "");
 
-}  // namespace markbase::cli
+}  // namespace markbase::base
