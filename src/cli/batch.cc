@@ -88,6 +88,18 @@ class BatchProgress {
   bool shown_ = false;
 };
 
+// `line`: valid JSON.
+bool has_two_ids(std::string_view line) {
+  int ids = 0;
+  const auto count = [&](int depth, base::Json::parse_event_t event, base::Json& parsed) {
+    if (depth == 1 && event == base::Json::parse_event_t::key && parsed == "id") ++ids;
+    return true;
+  };
+  [[maybe_unused]] const base::Json whole =
+      base::Json::parse(line.begin(), line.end(), count, /*allow_exceptions=*/false);
+  return ids > 1;
+}
+
 // Reads the lines and hands them on; what is done already is left alone.
 class Batch {
  public:
@@ -181,13 +193,15 @@ class Batch {
     if (line.text.find('\0') != line.text.npos) {
       return base::bad_input("the line: not valid JSON at byte {}: NUL", line.text.find('\0') + 1);
     }
-    MB_TRY(base::check_no_repeated_key(line.text));
+    const Result<void> once = base::check_no_repeated_key(line.text);
+    if (!once.ok() && has_two_ids(line.text)) return once;
     MB_ASSIGN(const base::Json id, batch_id(*json, line.number));
     item->id = id;
     const auto [seen, is_new] = lines_.emplace(base::dump_json(id), line.number);
     if (!is_new) {
       return base::usage_error("\"id\": {} is that of line {} already", seen->first, seen->second);
     }
+    MB_TRY(once);
     MB_ASSIGN(item->asked, batch_request(line.text, *json, options_.defaults, info_, setup_));
     const BatchRecord::Answer* answer = record_.answer_of(id);
     if (answer == nullptr) return {};

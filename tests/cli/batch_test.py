@@ -208,6 +208,16 @@ class Batch(WithSynth):
             line, word = bad[number // 2 - 1]
             self.assertIn(word, answer["error"]["message"], line)
             self.assertIn(f"line {number}: {answer['error']['message']}", err)
+
+    def test_a_line_with_a_repeated_key_keeps_its_id(self):
+        lines = ['{"id": "x", "ids": [2], "seed": 1, "seed": 2}', '{"id": "y", "messages": [{"role": "user", "content": "a", "content": "b"}]}',
+                 '{"id": "z", "messages": [{"id": 1, "id": 2}]}', '{"id": "v", "id": "w", "ids": [2]}', '{"ids": [2], "\\u0069d": "u", "id": "v"}',
+                 '{"ids": [2], "ids": [3]}']
+        out, _ = self.batch(lines, code=1)
+        self.assertEqual([(a["line"], a["id"]) for a in lines_of(out)], [(1, "x"), (2, "y"), (3, "z"), (4, None), (5, None), (6, 6)])
+        for answer in lines_of(out):
+            self.assertIn("expected once", answer["error"]["message"])
+
     def test_ids_are_unique(self):
         good = {"prompt": "a", "raw": True, "max_tokens": 2, "seed": 1}
         out, err = self.batch([{**good, "id": "x"}, {**good, "id": "x"}, {**good, "id": 4}, good, {**good, "id": "4"}], code=1)
