@@ -209,7 +209,7 @@ class Batch {
     // An answer that ended with the context is another one in another context, and so is one that
     // would not have had the room.
     const bool fits = answer->context_tokens != 0 ? answer->context_tokens == info_.context_tokens
-                                                  : answer->num_tokens <= info_.context_tokens;
+                                                  : answer->room_tokens <= info_.context_tokens;
     if (answer->request == item->asked.hash && fits) return {};
     changed_ = true;
     return base::usage_error(

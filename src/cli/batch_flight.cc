@@ -23,14 +23,15 @@ JsonMembers members_of(const Completion& completion, const BatchItem& item) {
   return completion_members(completion, tools ? &*tools : nullptr);
 }
 
-// Whether more room would have made one of them longer.
+// Whether one of them filled the context. Only the one that was as long as it might be ends the
+// same way where there is more room.
 bool ended_with_context(const BatchItem& item, const std::vector<Completion>& answers,
                         int64_t context_tokens) {
   const int64_t most = item.asked.request.max_tokens;
   return std::ranges::any_of(answers, [&](const Completion& answer) {
     const Timings& t = answer.timings;
-    return answer.finish_reason != "stop" && (most < 0 || t.generated_tokens < most) &&
-           t.prompt_tokens + t.generated_tokens > context_tokens;
+    const bool by_length = answer.finish_reason == "length" && t.generated_tokens == most;
+    return !by_length && t.prompt_tokens + t.generated_tokens > context_tokens;
   });
 }
 

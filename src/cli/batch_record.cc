@@ -41,12 +41,15 @@ int64_t integer_in(const base::Json& object, const char* key) {
   return found != object.end() && found->is_number_integer() ? found->get<int64_t>() : 0;
 }
 
-// An answer of a line, or the line itself.
-int64_t tokens_of(const base::Json& answer) {
+// The room that an answer of a line, or the line itself, needs: what ended it, other than its
+// length, was sampled at the place behind its last token.
+int64_t room_of(const base::Json& answer) {
   if (!answer.is_object() || !answer.contains("timings")) return 0;
   const base::Json& timings = answer["timings"];
+  const int64_t generated = integer_in(timings, "generated_tokens");
+  const bool by_length = answer.value("finish_reason", base::Json()) == "length";
   return integer_in(timings, "prompt_tokens") +
-         std::max<int64_t>(integer_in(timings, "generated_tokens") - 1, 0);
+         (by_length ? std::max<int64_t>(generated - 1, 0) : generated);
 }
 
 // Takes everything, and remembers where a text ceases to be JSON.
@@ -138,10 +141,10 @@ Result<void> BatchRecord::add(std::string_view text, size_t file_line) {
   const std::optional<uint64_t> hash =
       line.ok() && line->is_object() && !has_nul(text) ? hash_in(*line) : std::nullopt;
   if (hash && is_answer(*line)) {
-    Answer answer{*hash, file_line, integer_in(*line, "context"), tokens_of(*line)};
+    Answer answer{*hash, file_line, integer_in(*line, "context"), room_of(*line)};
     if (line->contains("answers")) {
       for (const base::Json& one : (*line)["answers"]) {
-        answer.num_tokens = std::max(answer.num_tokens, tokens_of(one));
+        answer.room_tokens = std::max(answer.room_tokens, room_of(one));
       }
     }
     answers_[base::dump_json((*line)["id"])] = answer;

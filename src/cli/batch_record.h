@@ -30,8 +30,8 @@ class BatchRecord {
   struct Answer {
     uint64_t request = 0;  // hash
     size_t file_line = 0;
-    int64_t context_tokens = 0;  // of the engine where the answer ended with it; else 0
-    int64_t num_tokens = 0;      // prompt and longest answer, less one that is not decoded from
+    int64_t context_tokens = 0;  // of the engine where the answer filled it; else 0
+    int64_t room_tokens = 0;     // the least context in which it is the same
   };
   // Null where there is none.
   const Answer* answer_of(const base::Json& id) const;

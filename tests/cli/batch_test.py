@@ -575,6 +575,33 @@ class BatchChat(unittest.TestCase):
         if code is not None:
             self.assertEqual(got, code, err)
         return out, err
+
+    def test_an_answer_is_taken_up_where_it_would_be_the_same(self):
+        with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryDirectory() as elsewhere:
+            model, out = self.write(folder, "one", "two", "three"), pathlib.Path(elsewhere, "out.jsonl")
+            for n in [1, 2]:
+                for stop, said in [([], "onetwothree"), (["three"], "onetwo")]:
+                    def made(context, code=0, fresh=False):
+                        if fresh:
+                            out.unlink(missing_ok=True)
+                        _, err = self.batch(model, [{"id": "a", "prompt": "hi", "seed": 1, "n": n, "stop": stop}], "--ctx", context, "--out", out, code=code)
+                        (line,) = lines_of(out.read_text())
+                        answer = line["answers"][0] if n > 1 else line
+                        self.assertIn("is answered in" if code else "", err)
+                        return answer["text"], answer["finish_reason"], line.get("context"), answer["timings"]
+                    text, reason, context, timings = made(512, fresh=True)
+                    self.assertEqual((text, reason, context), (said, "stop", None))
+                    room = timings["prompt_tokens"] + timings["generated_tokens"]
+                    self.assertEqual(timings["generated_tokens"], 3)
+                    made(room)
+                    made(room - 1, code=2)
+                    self.assertEqual(made(room, fresh=True)[:3], (said, "stop", None))
+                    made(512)
+                    # Here the end of the turn has no room, and the stop string just has.
+                    self.assertEqual(made(room - 1, fresh=True)[:3], (said, "stop" if stop else "length", room - 1))
+                    made(room - 1)
+                    made(room, code=2)
+
     def test_what_is_there_twice_is_refused(self):
         with tempfile.TemporaryDirectory() as folder:
             model, tools = self.write(folder, "one"), pathlib.Path(folder, "tools.json")
