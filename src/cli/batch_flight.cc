@@ -168,7 +168,7 @@ void BatchFlight::take(const UnderWay& flown, Result<std::vector<Completion>> an
     (void)fail(item.id, item.line, item.line_hash, answers.error());
     return;
   }
-  write(answer_line(item, *answers, engine_.info().context_tokens));
+  if (!write(answer_line(item, *answers, engine_.info().context_tokens))) return;
   const std::lock_guard lock(mutex_);
   ++counts_.answered;
   for (const Completion& answer : *answers) {
@@ -181,22 +181,22 @@ Result<void> BatchFlight::fail(const base::Json& id, size_t line, uint64_t hash,
                                const Error& error) {
   const char* over_progress = stderr_is_terminal() ? "\r\x1b[K" : "";
   note(false, fmt::format("{}markbase: line {}: {}", over_progress, line, error.message));
-  write(fault_line(id, line, hash, error));
-  {
+  if (write(fault_line(id, line, hash, error))) {
     const std::lock_guard lock(mutex_);
     ++counts_.failed;
   }
   return failure();
 }
 
-void BatchFlight::write(const std::string& line) {
+bool BatchFlight::write(const std::string& line) {
   const std::lock_guard lock(output_mutex_);
-  if (output_error_) return;
+  if (output_error_) return false;
   Result<void> written = output_.write(line);
-  if (written.ok()) return;
+  if (written.ok()) return true;
   output_error_ = written.error();
   broken_ = true;
   changed_.notify_all();
+  return false;
 }
 
 Result<void> BatchFlight::finish(const OnIdle& on_idle) {

@@ -30,8 +30,8 @@ struct BatchItem {
 
 struct BatchCounts {
   int64_t under_way = 0;
-  int64_t answered = 0;
-  int64_t failed = 0;
+  int64_t answered = 0;  // lines that are written
+  int64_t failed = 0;    // as well
   int64_t prompt_tokens = 0;
   int64_t cached_tokens = 0;     // of them
   int64_t generated_tokens = 0;  // those of answers under way included
@@ -78,7 +78,7 @@ class BatchFlight {
   Result<void> add_waiter();  // under the lock
   void wait_for_answers();
   void take(const UnderWay& flown, Result<std::vector<Completion>> answers);
-  void write(const std::string& line);
+  bool write(const std::string& line);  // whether it is written
 
   Engine& engine_;
   BatchOutput& output_;

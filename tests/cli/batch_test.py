@@ -274,6 +274,17 @@ class Batch(WithSynth):
             self.assertIn(code, (2, 3), err)
             self.assertIn(word, err)
             self.assertEqual(out, "")
+
+    def test_what_cannot_be_written_is_not_counted(self):
+        for requests, count in [([{"id": i, "ids": [2, i + 40], "max_tokens": 2} for i in range(50)], "answered"), (["{"] * 50, "failed")]:
+            self.out.unlink(missing_ok=True)
+            text = "".join((r if isinstance(r, str) else json.dumps(r)) + "\n" for r in requests)
+            done = subprocess.run([BINARY, "batch", self.model, *self.small, "--json", "--out", self.out], input=text.encode(),
+                                  capture_output=True, preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (2000, 2000)))
+            self.assertEqual(done.returncode, 1, done.stderr)
+            summary, written = json.loads(done.stdout), self.out.read_bytes().count(b"\n")
+            self.assertTrue(0 < written < 50, written)
+            self.assertEqual((summary[count], summary["requests"]), (written, written))
     def test_summary(self):
         import jsonschema
         requests = [{"id": i, "ids": [2, i + 40], "max_tokens": 3, "ignore_eos": True} for i in range(5)] + ["{"]
