@@ -1,15 +1,19 @@
 #include "cli/batch_output.h"
 
 #include <fcntl.h>
+#include <poll.h>
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
+#include <climits>
 #include <cstring>
 #include <utility>
 
 #include "base/error.h"
+#include "cli/cli.h"
 #include "cli/completion_json.h"
 #include "cli/line_reader.h"
 
@@ -35,6 +39,23 @@ std::string_view code_name(ErrorCode code) {
 Error cannot_write(const std::string& name, int error) {
   if (error == EPIPE) return base::failed("{} was closed by the reader", name);
   return base::failed("{}: cannot be written: {}", name, std::strerror(error));
+}
+
+bool is_file(int fd) {
+  struct stat status = {};
+  return ::fstat(fd, &status) == 0 && S_ISREG(status.st_mode);
+}
+
+// False: we are interrupted, and nobody takes what was written before. The signal may have reached
+// another thread, so that no event wakes this one.
+bool wait_for_room(int fd) {
+  constexpr int kLookMs = 100;
+  pollfd entry = {fd, POLLOUT, 0};
+  for (;;) {
+    const int ready = ::poll(&entry, 1, kLookMs);
+    if (ready > 0 || (ready < 0 && errno != EINTR)) return true;  // write says what is wrong
+    if (ready == 0 && interrupted()) return false;
+  }
 }
 
 }  // namespace
@@ -102,15 +123,18 @@ BatchOutput::~BatchOutput() {
 
 Result<void> BatchOutput::write(const std::string& line) {
   const std::string text = line + "\n";
+  // A pipe that has any room has room for so many bytes, without a wait for the rest.
+  const size_t most = is_file(fd_) ? text.size() : PIPE_BUF;
   size_t done = 0;
   while (done < text.size()) {
-    const ssize_t n = ::write(fd_, text.data() + done, text.size() - done);
+    if (!wait_for_room(fd_)) return Error{ErrorCode::kCancelled, "interrupted"};
+    const ssize_t n = ::write(fd_, text.data() + done, std::min<size_t>(text.size() - done, most));
     if (n < 0 && errno == EINTR) continue;
     if (n < 0) {
       const int reason = errno;
       // What did not fit goes again, where that can be.
       struct stat status = {};
-      if (done > 0 && ::fstat(fd_, &status) == 0 && S_ISREG(status.st_mode)) {
+      if (done > 0 && is_file(fd_) && ::fstat(fd_, &status) == 0) {
         (void)!::ftruncate(fd_, status.st_size - static_cast<off_t>(done));
       }
       return cannot_write(name_, reason);

@@ -24,7 +24,8 @@ class BatchOutput {
   BatchOutput& operator=(BatchOutput&&) = delete;
   ~BatchOutput();
 
-  // Appends a line, whole or not at all. Errors: kFailed.
+  // Appends a line, whole or not at all; a pipe whose reader goes away or stops reading may have
+  // its begin. Errors: kFailed, kCancelled (interrupted while there was no room).
   Result<void> write(const std::string& line);
 
  private:

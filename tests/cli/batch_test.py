@@ -285,6 +285,24 @@ class Batch(WithSynth):
             summary, written = json.loads(done.stdout), self.out.read_bytes().count(b"\n")
             self.assertTrue(0 < written < 50, written)
             self.assertEqual((summary[count], summary["requests"]), (written, written))
+
+    def test_an_interrupt_while_nobody_reads(self):
+        path = pathlib.Path(self.folder.name, "in.jsonl")
+        path.write_text("".join(json.dumps({"ids": [2, 40 + i % 50], "max_tokens": 4}) + "\n" for i in range(300)))
+        reader, writer = os.pipe()
+        fcntl.fcntl(writer, 1031, 4096)  # F_SETPIPE_SZ
+        process = subprocess.Popen([BINARY, "batch", self.model, *self.small, "-f", path], stdout=writer, stderr=subprocess.PIPE)
+        os.close(writer)
+        self.addCleanup(process.kill)
+        wait_for_handler(process.pid, signal.SIGINT)
+        self.assertTrue(select.select([reader], [], [], 120)[0])  # the first line has filled the pipe
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=120)
+        self.assertEqual(process.returncode, 130, err)
+        self.assertIn(b"interrupted", err)
+        with open(reader, "rb") as file:
+            self.assertLess(file.read().count(b"\n"), 100)
+
     def test_summary(self):
         import jsonschema
         requests = [{"id": i, "ids": [2, i + 40], "max_tokens": 3, "ignore_eos": True} for i in range(5)] + ["{"]
