@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "cli/cli.h"
+#include "cli/model_content.h"
 
 namespace markbase::cli {
 namespace {
@@ -175,12 +176,12 @@ Result<void> check_output_apart(const char* option, const std::string& output,
                                 const SharedOptions& shared, const std::string& input) {
   namespace fs = std::filesystem;
   std::error_code ignored;
-  if (output.empty() || !fs::is_regular_file(output, ignored)) return {};
-  MB_ASSIGN(const std::string model, model_path(shared));
-  const fs::path folder = fs::absolute(output, ignored).parent_path();
-  const bool of_model =
-      fs::equivalent(output, model, ignored) ||
-      (fs::is_directory(model, ignored) && fs::equivalent(folder, model, ignored));
+  const bool is_there = fs::exists(output, ignored);
+  if (output.empty() || (is_there && !fs::is_regular_file(output, ignored))) return {};
+  const Result<std::string> model = model_path(shared);
+  // Without a model a new file takes no place; whether it can be made is told first.
+  if (!model.ok()) return is_there ? Result<void>(model.error()) : Result<void>();
+  const bool of_model = is_model_file(*model, output);
   const bool of_input =
       is_stdin(output) || (!input.empty() && fs::equivalent(output, input, ignored));
   if (!of_model && !of_input) return {};

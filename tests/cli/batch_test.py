@@ -488,7 +488,47 @@ class BatchResumed(WithSynth):
         self.batch(requests, "--out", f"{self.out}2")
         self.assertEqual(run("synth", "tiny-e2b", gguf, "--to", "gguf-q8_0", "-q", "--seed", 5)[0], 0)
         self.batch(requests, "--out", f"{self.out}2", model=gguf, code=2)  # of the same name
-        self.assertEqual(self.out.read_bytes(), whole)    def test_other_files_stay_as_they_are(self):
+        self.assertEqual(self.out.read_bytes(), whole)
+
+    def test_answers_beside_the_model(self):
+        here = pathlib.Path(self.folder.name, "here")
+        self.assertEqual(run("synth", "tiny-e2b", here, "--to", "hf-bf16", "-q")[0], 0)
+        requests = [{"id": i, "ids": [2, 40 + i], "max_tokens": 2, "seed": 1} for i in range(4)]
+        for name in ["answers.json", "answers.jinja", "answers.safetensors", "special_tokens_map.json"]:
+            out = here / name
+            self.batch(requests[:2], "--out", out, model=here)
+            self.batch(requests[:3], "--out", out, model=here)
+            here.joinpath("notes.json").write_text("{}")
+            here.joinpath("old.safetensors").write_bytes(b"x")
+            self.batch(requests, "--out", out, model=here)
+            self.assertEqual([a["id"] for a in lines_of(out.read_text())].count(0), 1)
+            self.assertEqual(sorted(a["id"] for a in lines_of(out.read_text())), [0, 1, 2, 3])
+        # What is read, or would be.
+        before = {path: path.read_bytes() for path in here.iterdir()}
+        for name in ["config.json", "generation_config.json", "tokenizer.json", "tokenizer_config.json", "chat_template.jinja",
+                     "chat_template.json", "model.safetensors", "model.safetensors.index.json"]:
+            _, err = self.batch(requests, "--out", here / name, model=here, code=2)
+            self.assertIn("a file of the model", err)
+        self.assertEqual({path: path.read_bytes() for path in here.iterdir()}, before)
+        rows = here / "rows.npy"
+        for _ in range(2):
+            self.assertEqual(run("logits", here, "--ids", "2,3", "--out", rows, "-q")[0], 0)
+
+    def test_shards_are_those_of_the_index(self):
+        here = pathlib.Path(self.folder.name, "here")
+        self.assertEqual(run("synth", "tiny-e2b", here, "--to", "hf-bf16", "-q")[0], 0)
+        weights = here.joinpath("model.safetensors").rename(here / "a.safetensors").read_bytes()
+        names = [name for name in json.loads(weights[8:8 + int.from_bytes(weights[:8], "little")]) if name != "__metadata__"]
+        here.joinpath("model.safetensors.index.json").write_text(json.dumps({"weight_map": dict.fromkeys(names, "a.safetensors")}))
+        request = [{"id": "a", "ids": [2, 50], "max_tokens": 2, "seed": 1}]
+        self.batch(request, "--out", self.out, model=here)
+        here.joinpath("model.safetensors").write_bytes(b"not read")
+        self.batch(request, "--out", self.out, model=here)
+        self.batch(request, "--out", here / "a.safetensors", model=here, code=2)
+        at = len(weights) // 3 | 1
+        here.joinpath("a.safetensors").write_bytes(weights[:at] + bytes([weights[at] ^ 0x80]) + weights[at + 1:])
+        self.assertIn("is answered in", self.batch(request, "--out", self.out, model=here, code=2)[1])
+    def test_other_files_stay_as_they_are(self):
         whole = self.whole()
         for content in [b"notes", b"notes\n", b"{}\n", b'{"id": 1, "text": "a"}\n', whole + b"{}\n", b"\n", b"\0" * 100,
                         whole[:-1] + b"x\n", whole + b"notes", b'{"id":1,"line":1,"request":"zz","finish_reason":"stop"}\n',
