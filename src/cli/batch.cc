@@ -15,6 +15,7 @@
 #include "cli/line_reader.h"
 #include "cli/model_content.h"
 #include "cli/tool_runner.h"
+#include "markbase/version.h"
 
 namespace markbase::cli {
 namespace {
@@ -134,12 +135,14 @@ class Batch {
  private:
   int64_t skipped() const { return already_answered_ + already_failed_; }
 
-  // The model and what it computes with: the same request gives the same answer for the same setup.
+  // The program, the model and what it computes with: the same request gives the same answer for
+  // the same setup. Another version may compute otherwise.
   static std::string setup_of(const SharedOptions& shared, const ModelInfo& info, uint64_t model) {
     const std::string backend = info.backend.substr(0, info.backend.find(' '));
     const std::string kv = shared.kv != "auto" ? shared.kv : backend == "ref" ? "f32" : "f16";
-    return fmt::format("{:016x}|{}|{}|{}|{}|{}", model, info.architecture, info.vocab_size, backend,
-                       kv, shared.activations == "auto" ? "16" : shared.activations);
+    return fmt::format("{}|{:016x}|{}|{}|{}|{}|{}", MARKBASE_VERSION, model, info.architecture,
+                       info.vocab_size, backend, kv,
+                       shared.activations == "auto" ? "16" : shared.activations);
   }
   // What more decides whether a line can be answered.
   static std::string fault_setup_of(const BatchDefaults& defaults, const ModelInfo& info) {

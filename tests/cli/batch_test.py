@@ -528,6 +528,19 @@ class BatchResumed(WithSynth):
         at = len(weights) // 3 | 1
         here.joinpath("a.safetensors").write_bytes(weights[:at] + bytes([weights[at] ^ 0x80]) + weights[at + 1:])
         self.assertIn("is answered in", self.batch(request, "--out", self.out, model=here, code=2)[1])
+
+    def test_another_version_may_answer_otherwise(self):
+        request = [{"id": "a", "ids": [2, 50], "max_tokens": 2, "seed": 1}]
+        self.batch(request, "--out", self.out)
+        version = re.match(r"markbase (\S+) ", run("--version")[1]).group(1).encode()
+        program = pathlib.Path(self.folder.name, "other")
+        code = pathlib.Path(BINARY).read_bytes()
+        program.write_bytes(code.replace(b"\0" + version + b"\0", b"\0" + b"9" * len(version) + b"\0"))
+        program.chmod(0o755)
+        done = subprocess.run([program, "batch", self.model, *self.small, "--out", self.out], input=json.dumps(request[0]).encode(),
+                              capture_output=True)
+        self.assertEqual(done.returncode, 2, done.stderr)
+        self.assertIn(b"is answered in", done.stderr)
     def test_other_files_stay_as_they_are(self):
         whole = self.whole()
         for content in [b"notes", b"notes\n", b"{}\n", b'{"id": 1, "text": "a"}\n', whole + b"{}\n", b"\n", b"\0" * 100,
