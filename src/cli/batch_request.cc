@@ -197,8 +197,8 @@ Result<void> check_defaults(const BatchDefaults& defaults, const ModelInfo& mode
   if (defaults.special && !defaults.raw && model.has_chat_template) {
     return base::usage_error("--special: goes with --raw; in a chat, text is plain text");
   }
-  if (!defaults.system.empty() && !model.has_chat_template) {
-    return base::usage_error("--system: this model has no chat template");
+  if (!defaults.system.empty() && !model.has_chat_format) {
+    return base::usage_error("--system: this model has no chat format");
   }
   if (defaults.think && !model.has_thinking) {
     return base::usage_error("--think: this model has no thinking mode");

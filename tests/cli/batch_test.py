@@ -15,7 +15,7 @@ import time
 import unittest
 
 import scripted_model
-from driver import BINARY, SOURCE, run, wait_for_handler, Terminal
+from driver import BINARY, SOURCE, TINY, run, wait_for_handler, Terminal
 
 TEMPLATE = ("{{ bos_token }}{% for m in messages %}<|turn>{{ m['role'] }}\n{{ m['content'] }}<turn|>\n{% endfor %}"
             "{% if tools %}{{ tools | tojson }}{% endif %}{% if add_generation_prompt %}<|turn>model\n{% endif %}")
@@ -269,7 +269,7 @@ class Batch(WithSynth):
         self.assertIn("/nonexistent/x", err)
         for args, word in [(["--json"], "--out"), (["--max-sequences", 0], "--max-sequences"), (["--top-p", 0], "--top-p"),
                            (["-f", "/nonexistent"], "/nonexistent"), (["--out", self.model], "--out"),
-                           (["--system", "x"], "--system"), (["--tool-exec", "x"], "--tool-exec")]:
+                           (["--tool-exec", "x"], "--tool-exec")]:
             code, out, err = run("batch", self.model, *self.small, *args)
             self.assertIn(code, (2, 3), err)
             self.assertIn(word, err)
@@ -695,3 +695,15 @@ class BatchChat(unittest.TestCase):
             talk = [{"role": "user", "content": "hi"}, {"role": "assistant", "tool_calls": [call]}, {"role": "tool", "tool_call_id": "c", "content": "1"}]
             out, _ = self.batch(model, [{"id": "a", "messages": talk}], code=1)
             self.assertIn("arguments of 'f': \"n\": expected once", lines_of(out)[0]["error"]["message"])
+    def test_a_system_message_without_a_template(self):
+        code, _, err = run("batch", TINY, "-q", "--system", "x")
+        self.assertEqual((code, err), (2, "markbase: --system: this model has no chat format\n"))
+        with tempfile.TemporaryDirectory() as folder:
+            model = self.write(folder, "one", template=None)
+            user = {"role": "user", "content": "hi"}
+            lines = [{"id": "prompt", "prompt": "hi", "max_tokens": 1}, {"id": "messages", "messages": [user], "max_tokens": 1},
+                     {"id": "said", "messages": [{"role": "system", "content": "be"}, user], "max_tokens": 1}]
+            tokens = [{a["id"]: a["timings"]["prompt_tokens"] for a in lines_of(self.batch(model, lines, *options)[0])}
+                      for options in [[], ["--system", "be"]]]
+            self.assertEqual(tokens[1], {**tokens[0], "messages": tokens[0]["said"]})
+            self.assertNotEqual(tokens[0]["messages"], tokens[0]["said"])
