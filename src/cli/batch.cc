@@ -131,6 +131,10 @@ class Batch {
   }
   int64_t already_answered() const { return already_answered_; }
   int64_t already_failed() const { return already_failed_; }
+  // Answers in the file whose id no line has had.
+  int64_t foreign_answers() const {
+    return static_cast<int64_t>(record_.num_answers()) - ids_in_file_;
+  }
 
  private:
   int64_t skipped() const { return already_answered_ + already_failed_; }
@@ -204,9 +208,10 @@ class Batch {
     if (!is_new) {
       return base::usage_error("\"id\": {} is that of line {} already", seen->first, seen->second);
     }
+    const BatchRecord::Answer* answer = record_.answer_of(id);
+    if (answer != nullptr) ++ids_in_file_;
     MB_TRY(once);
     MB_ASSIGN(item->asked, batch_request(line.text, *json, options_.defaults, info_, setup_));
-    const BatchRecord::Answer* answer = record_.answer_of(id);
     if (answer == nullptr) return {};
     answered_ = true;
     // An answer that ended with the context is another one in another context, and so is one that
@@ -231,6 +236,7 @@ class Batch {
   std::unordered_map<std::string, size_t> lines_;  // by id, as JSON
   bool answered_ = false;                          // the line in hand
   bool changed_ = false;
+  int64_t ids_in_file_ = 0;  // of lines so far, with an answer there
   int64_t already_answered_ = 0;
   int64_t already_failed_ = 0;
 };
@@ -326,6 +332,11 @@ Result<int> batch(BatchOptions options) {
   note(options.shared.quiet, summary_text(summary));
   if (!done.ok() && done.error().code == ErrorCode::kCancelled && !options.out.empty()) {
     note(options.shared.quiet, "the same command goes on where this one stopped");
+  }
+  if (const int64_t foreign = lines.foreign_answers(); done.ok() && foreign > 0) {
+    note(options.shared.quiet,
+         fmt::format("{} answer{} in {} {} of no line of this input", foreign,
+                     foreign == 1 ? "" : "s", options.out, foreign == 1 ? "is" : "are"));
   }
   if (options.shared.json) MB_TRY(print(base::dump_json(summary, 2) + "\n"));
   MB_TRY(done);

@@ -541,6 +541,22 @@ class BatchResumed(WithSynth):
                               capture_output=True)
         self.assertEqual(done.returncode, 2, done.stderr)
         self.assertIn(b"is answered in", done.stderr)
+
+    def test_answers_of_other_lines_are_told(self):
+        first, other = [[{"id": f"{name}{i}", "ids": [2, 40 + i], "max_tokens": 2, "seed": 1} for i in range(3)] for name in "ab"]
+        def told(requests, *options):
+            text = "".join(json.dumps(r) + "\n" for r in requests)
+            code, _, err = run("batch", self.model, "--ctx", 512, "--out", self.out, *options, stdin=text)
+            self.assertEqual(code, 0, err)
+            return re.findall(r"\d+ answers? in .* of no line of this input", err)
+        self.assertEqual(told(first), [])
+        self.assertEqual(told(first), [])
+        self.assertEqual(told(first[:2] + other), [f"1 answer in {self.out} is of no line of this input"])
+        self.assertEqual(told(other), [f"3 answers in {self.out} are of no line of this input"])
+        self.assertEqual(told(other, "-q"), [])
+        self.assertEqual(told(first + other), [])
+        self.assertEqual(len(lines_of(self.out.read_text())), 6)
+
     def test_other_files_stay_as_they_are(self):
         whole = self.whole()
         for content in [b"notes", b"notes\n", b"{}\n", b'{"id": 1, "text": "a"}\n', whole + b"{}\n", b"\n", b"\0" * 100,
