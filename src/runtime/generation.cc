@@ -30,6 +30,23 @@ Result<void> check_answers(const Request& request) {
   return {};
 }
 
+// None is checked where the ids are made.
+Result<void> check_source(const Request& request) {
+  const bool text = request.text_is_set || !request.text.empty();
+  const bool messages = !request.messages.empty();
+  if (int{!request.ids.empty()} + int{text} + int{messages} > 1) {
+    return base::usage_error("prompt: expected one of ids, text and messages, got more than one");
+  }
+  if (!messages && (request.enable_thinking || !request.tools.empty())) {
+    return base::usage_error("{}: goes with messages, got a plain prompt",
+                             request.enable_thinking ? "thinking" : "tools");
+  }
+  if (request.parse_special && !text) {
+    return base::usage_error("parse_special: goes with text, got another prompt");
+  }
+  return {};
+}
+
 }  // namespace
 
 Result<void> check_request(const Request& request) {
@@ -57,12 +74,7 @@ Result<void> check_request(const Request& request) {
     return base::usage_error("timeout_ms: expected 0 (none) to {}, got {}", kMostTimeoutMs,
                              request.timeout_ms);
   }
-  const bool chat = !request.messages.empty() && request.ids.empty() && request.text.empty() &&
-                    !request.text_is_set;
-  if (!chat && (request.enable_thinking || !request.tools.empty())) {
-    return base::usage_error("{}: goes with messages, got a plain prompt",
-                             request.enable_thinking ? "thinking" : "tools");
-  }
+  MB_TRY(check_source(request));
   for (const std::string& stop : request.stop) {
     if (stop.empty())
       return base::usage_error("stop: expected a string with text, got an empty one");

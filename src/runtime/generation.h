@@ -10,7 +10,7 @@
 namespace markbase::runtime {
 
 // Errors (kUsage): a sampling parameter, a number (of tokens, answers, logprobs, milliseconds) or a
-// stop string out of range.
+// stop string out of range; several prompts, or what does not go with the one that there is.
 Result<void> check_request(const Request& request);
 // Errors (kUsage): an id outside the vocabulary, no id at all, more ids than the context holds.
 Result<void> check_prompt(std::span<const int32_t> ids, const LoadedModel& model);

@@ -88,6 +88,36 @@ TEST(CheckRequest, RefusesWhatIsOutOfRange) {
   EXPECT_FALSE(refused([](Request& r) { r.timeout_ms = kMostTimeoutMs; }));
 }
 
+TEST(CheckRequest, ControlTokensAreReadInTextAlone) {
+  const auto message_of = [](auto change) {
+    Request request;
+    request.parse_special = true;
+    change(request);
+    const Result<void> result = check_request(request);
+    return result.ok() ? std::string() : result.error().message;
+  };
+  const char* refused = "parse_special: goes with text, got another prompt";
+  EXPECT_EQ(message_of([](Request& r) { r.text = "<bos>"; }), "");
+  EXPECT_EQ(message_of([](Request& r) { r.text_is_set = true; }), "");
+  EXPECT_EQ(message_of([](Request& r) { r.ids = {2}; }), refused);
+  EXPECT_EQ(message_of([](Request& r) { r.messages = {{"user", "<bos>"}}; }), refused);
+}
+
+TEST(CheckRequest, ThereIsOnePrompt) {
+  const auto message_of = [](auto change) {
+    Request request;
+    change(request);
+    const Result<void> result = check_request(request);
+    return result.ok() ? std::string() : result.error().message;
+  };
+  const char* refused = "prompt: expected one of ids, text and messages, got more than one";
+  EXPECT_EQ(message_of([](Request& r) { r.ids = {2}, r.text = "a"; }), refused);
+  EXPECT_EQ(message_of([](Request& r) { r.ids = {2}, r.text_is_set = true; }), refused);
+  EXPECT_EQ(message_of([](Request& r) { r.ids = {2}, r.messages = {{"user", "a"}}; }), refused);
+  EXPECT_EQ(message_of([](Request& r) { r.text = "a", r.messages = {{"user", "a"}}; }), refused);
+  EXPECT_EQ(message_of([](Request& r) { r.text = "a", r.text_is_set = true; }), "");
+}
+
 TEST(CheckRequest, AnswersAreNumberedWithinTheirType) {
   Request request;
   request.num_answers = 3;
