@@ -7,6 +7,7 @@
 #include "base/json.h"
 #include "base/repeated_key.h"
 #include "tokenizer/chat_template.h"
+#include "tokenizer/utf8.h"
 
 namespace markbase::runtime {
 namespace {
@@ -21,6 +22,25 @@ Result<void> check_json(const std::string& text, base::Json::value_t type, std::
   if (json->type() == type) return base::check_no_repeated_key(text, what);
   return base::usage_error("{}: expected {}, got {}", what, base::Json(type).type_name(),
                            json->type_name());
+}
+
+// JSON holds nothing else; what is no UTF-8 would become another character in silence.
+Result<void> check_utf8(std::span<const Message> messages) {
+  const auto is_utf8 = [](const ToolCall& call) {
+    return tokenizer::is_valid_utf8(call.name) && tokenizer::is_valid_utf8(call.id);
+  };
+  for (size_t i = 0; i < messages.size(); ++i) {
+    const Message& m = messages[i];
+    const bool valid =
+        tokenizer::is_valid_utf8(m.content) && tokenizer::is_valid_utf8(m.reasoning) &&
+        tokenizer::is_valid_utf8(m.tool_call_id) && std::ranges::all_of(m.tool_calls, is_utf8);
+    if (valid) continue;
+    return base::usage_error(
+        "messages: message {} holds bytes that are no UTF-8, which a chat with tools or thoughts "
+        "cannot take",
+        i);
+  }
+  return {};
 }
 
 Result<std::string> calls_json(const Message& message) {
@@ -140,6 +160,7 @@ Result<ChatPrompt> request_prompt(const tokenizer::Tokenizer& tokenizer, const R
                      });
   // Plain text keeps bytes that are no UTF-8, which JSON cannot hold.
   if (plain) return chat_prompt(tokenizer, request.messages, add_generation_prompt);
+  MB_TRY(check_utf8(request.messages));
   MB_ASSIGN(const std::string json,
             request_json(request, result_form(tokenizer), add_generation_prompt));
   MB_ASSIGN(ChatPrompt prompt, chat_prompt(tokenizer, json, /*allow_media=*/false));

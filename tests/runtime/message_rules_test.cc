@@ -152,6 +152,40 @@ TEST(MessageRules, AResultBelongsToACall) {
   }
 }
 
+TEST(MessageRules, BytesThatAreNoUtf8AreKeptOrRefused) {
+  const auto tokenizer = testing::mini_gemma4();
+  Request plain;
+  plain.messages = {message("system", "ok"), message("user", "a\xff\xfe z")};
+  const auto kept = request_prompt(*tokenizer, plain);
+  ASSERT_TRUE(kept.ok()) << kept.error().message;
+  EXPECT_NE(kept->text.find("a\xff\xfe z"), std::string::npos);
+
+  const auto refused = [&](const Request& request) {
+    const auto prompt = request_prompt(*tokenizer, request);
+    return !prompt.ok() && prompt.error().code == ErrorCode::kUsage &&
+           prompt.error().message.starts_with("messages: message 1 holds bytes that are no UTF-8");
+  };
+  Request request = plain;
+  request.tools = R"([{"type":"function","function":{"name":"f"}}])";
+  EXPECT_TRUE(refused(request));
+  request = plain;
+  request.enable_thinking = true;
+  EXPECT_TRUE(refused(request));
+  Request talk;
+  talk.messages = {message("user", "q"), message("assistant", "")};
+  const auto with = [&](auto change) {
+    request = talk;
+    request.messages[1].tool_calls = {{"f", "{}", "c1"}};
+    change(request.messages[1]);
+    return request;
+  };
+  EXPECT_FALSE(refused(with([](Message&) {})));
+  EXPECT_TRUE(refused(with([](Message& m) { m.content = "\xc3"; })));
+  EXPECT_TRUE(refused(with([](Message& m) { m.reasoning = "\xff"; })));
+  EXPECT_TRUE(refused(with([](Message& m) { m.tool_calls[0].name = "\xff"; })));
+  EXPECT_TRUE(refused(with([](Message& m) { m.tool_calls[0].id = "\xff"; })));
+}
+
 TEST(MessageRules, ASystemMessageAloneIsPlacedOrRefused) {
   for (const Format& format : formats()) {
     if (std::string_view(format.name) == "Gemma 3") {
