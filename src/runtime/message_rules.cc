@@ -43,6 +43,8 @@ bool has_text(const Value* content) {
   });
 }
 
+std::string shown(std::string_view text) { return base::dump_json(base::Json(text)); }
+
 Error misplaced(size_t idx, std::string_view role, std::string_view what, std::string_view where) {
   return base::usage_error("messages: message {} of role '{}' has {}, which belongs to {}", idx,
                            role, what, where);
@@ -73,6 +75,48 @@ Result<void> check_parts(size_t idx, const MessageFacts& message, const ChatAbil
   return {};
 }
 
+Result<void> check_call_ids(size_t idx, const MessageFacts& message) {
+  const std::vector<std::string_view>& ids = message.call_ids;
+  for (auto id = ids.begin(); id != ids.end(); ++id) {
+    if (std::find(ids.begin(), id, *id) == id) continue;
+    return base::usage_error("messages: message {} has two calls with the id {}", idx, shown(*id));
+  }
+  return {};
+}
+
+// `waiting`: the ids of the calls of `caller` that have no result yet. A result without an id is of
+// any call.
+Result<void> take_result(size_t idx, const MessageFacts& message, const MessageFacts* caller,
+                         std::vector<std::string_view>* waiting) {
+  if (caller == nullptr || !caller->has_calls || caller->has_responses) {
+    return base::usage_error(
+        "messages: message {} is the result of a tool, and the message before it calls none that "
+        "waits for a result",
+        idx);
+  }
+  if (message.call_id.empty()) return {};
+  if (std::ranges::find(caller->call_ids, message.call_id) == caller->call_ids.end()) {
+    return base::usage_error(
+        "messages: message {} is the result of the call {}, and the message before it makes none "
+        "with this id",
+        idx, shown(message.call_id));
+  }
+  if (std::erase(*waiting, message.call_id) > 0) return {};
+  return base::usage_error("messages: message {} is a second result of the call {}", idx,
+                           shown(message.call_id));
+}
+
+// The ids of the calls of a value, those that are texts.
+std::vector<std::string_view> ids_of(const Value* calls) {
+  std::vector<std::string_view> ids;
+  if (calls == nullptr || !calls->is(Type::kList)) return ids;
+  for (const Value& call : calls->list->items) {
+    const Value* id = call.is(Type::kDict) ? call.dict->find("id") : nullptr;
+    if (id != nullptr && id->is_string() && !id->view().empty()) ids.push_back(id->view());
+  }
+  return ids;
+}
+
 }  // namespace
 
 ChatAbilities chat_abilities(const tokenizer::Tokenizer& tokenizer) {
@@ -97,7 +141,11 @@ std::vector<MessageFacts> facts_of(std::span<const Message> messages) {
                      .has_text = !tokenizer::strip(message.content).empty(),
                      .has_reasoning = !message.reasoning.empty(),
                      .has_calls = !message.tool_calls.empty(),
-                     .has_call_id = !message.tool_call_id.empty()});
+                     .has_call_id = !message.tool_call_id.empty(),
+                     .call_id = message.tool_call_id});
+    for (const ToolCall& call : message.tool_calls) {
+      if (!call.id.empty()) facts.back().call_ids.push_back(call.id);
+    }
   }
   return facts;
 }
@@ -116,6 +164,9 @@ std::vector<MessageFacts> facts_of(const tokenizer::ChatRequest& request) {
     message.has_calls = says_something(dict, "tool_calls");
     message.has_responses = says_something(dict, "tool_responses");
     message.has_call_id = says_something(dict, "tool_call_id");
+    message.call_ids = ids_of(dict.find("tool_calls"));
+    const Value* call_id = dict.find("tool_call_id");
+    if (call_id != nullptr && call_id->is_string()) message.call_id = call_id->view();
     message.has_name = says_something(dict, "name");
   }
   return facts;
@@ -123,24 +174,24 @@ std::vector<MessageFacts> facts_of(const tokenizer::ChatRequest& request) {
 
 Result<void> check_messages(std::span<const MessageFacts> messages, const ChatAbilities& can) {
   const std::vector<std::string_view> roles = roles_of(can);
-  const MessageFacts* before = nullptr;  // the last that is no result
+  const MessageFacts* before = nullptr;   // the last that is no result
+  std::vector<std::string_view> waiting;  // ids of its calls without a result
   for (size_t i = 0; i < messages.size(); ++i) {
     const MessageFacts& message = messages[i];
     if (!message.role) continue;
     const bool is_tool = message.role == "tool";
     if (!is_tool && std::ranges::find(roles, *message.role) == roles.end()) {
       return base::usage_error("messages: message {} has the role {}, expected one of {}", i,
-                               base::dump_json(base::Json(std::string(*message.role))),
-                               fmt::join(roles, ", "));
+                               shown(*message.role), fmt::join(roles, ", "));
     }
     MB_TRY(check_parts(i, message, can));
-    if (is_tool && (before == nullptr || !before->has_calls || before->has_responses)) {
-      return base::usage_error(
-          "messages: message {} is the result of a tool, and the message before it calls none that "
-          "waits for a result",
-          i);
+    MB_TRY(check_call_ids(i, message));
+    if (is_tool) {
+      MB_TRY(take_result(i, message, before, &waiting));
+      continue;
     }
-    if (!is_tool) before = &message;
+    before = &message;
+    waiting = message.call_ids;
   }
   return {};
 }

@@ -32,6 +32,8 @@ struct MessageFacts {
   bool has_responses = false;  // beside its calls, in the same message
   bool has_call_id = false;
   bool has_name = false;
+  std::vector<std::string_view> call_ids = {};  // of its calls, those that have one
+  std::string_view call_id = {};  // of the call that it is the result of; empty: no text
 };
 // The views look into what is given.
 std::vector<MessageFacts> facts_of(std::span<const Message> messages);
@@ -39,7 +41,8 @@ std::vector<MessageFacts> facts_of(const tokenizer::ChatRequest& request);
 
 // Errors (kUsage, naming the message by number): a role that the format does not have, with those
 // that it has; thoughts and calls that are not an assistant's; the id of a call or a name that is
-// not of a result; a result without a message before it that calls; any of them where the format
+// not of a result; a result without a message before it that calls, with an id that none of its
+// calls has, or of a call that has its result; two calls of one id; any of them where the format
 // has no place for it.
 Result<void> check_messages(std::span<const MessageFacts> messages, const ChatAbilities& can);
 

@@ -711,6 +711,20 @@ class BatchChat(unittest.TestCase):
             talk = [{"role": "user", "content": "hi"}, {"role": "assistant", "tool_calls": [call]}, {"role": "tool", "tool_call_id": "c", "content": "1"}]
             out, _ = self.batch(model, [{"id": "a", "messages": talk}], code=1)
             self.assertIn("arguments of 'f': \"n\": expected once", lines_of(out)[0]["error"]["message"])
+
+    def test_results_belong_to_calls(self):
+        with tempfile.TemporaryDirectory() as folder:
+            model = self.write(folder, "one", template=(SOURCE / "tests/golden/chat/gemma4-chat-template.jinja").read_text())
+            calls = [{"id": name, "function": {"name": "f", "arguments": {}}} for name in "cd"]
+            def answer(*ids):
+                results = [{"role": "tool", "content": "1", "tool_call_id": i} for i in ids]
+                out, _ = self.batch(model, [{"messages": [{"role": "user", "content": "hi"}, {"role": "assistant", "tool_calls": calls}, *results],
+                                             "max_tokens": 1}], code=None)
+                return lines_of(out)[0].get("error", {}).get("message", "")
+            for ids, word in [("cd", ""), ("dc", ""), ("c", ""), ("cz", 'result of the call "z"'), ("cc", 'second result of the call "c"')]:
+                self.assertIn(word, answer(*ids))
+                self.assertEqual(answer(*ids) == "", word == "", (ids, answer(*ids)))
+
     def test_a_system_message_without_a_template(self):
         code, _, err = run("batch", TINY, "-q", "--system", "x")
         self.assertEqual((code, err), (2, "markbase: --system: this model has no chat format\n"))

@@ -152,6 +152,49 @@ TEST(MessageRules, AResultBelongsToACall) {
   }
 }
 
+TEST(MessageRules, ACallHasOneResult) {
+  for (const Format& format : formats()) {
+    if (std::string_view(format.name) == "Gemma 3") continue;
+    std::vector<Message> messages = {message("user", "1+2?"), message("assistant", ""),
+                                     message("tool", "3"), message("tool", "4")};
+    messages[1].tool_calls = {{"f", "{}", "c1"}, {"g", "{}", "c2"}};
+    messages[2].tool_call_id = "c1";
+    messages[3].tool_call_id = "zz";
+    expect_refused(format, messages, {"message 3 is the result of the call \"zz\"", "none"});
+    messages[3].tool_call_id = "c1";
+    expect_refused(format, messages, {"message 3 is a second result of the call \"c1\""});
+    // Each message's calls have their own results.
+    messages[3] = messages[1];
+    messages.push_back(messages[2]);
+    Request request;
+    request.messages = messages;
+    EXPECT_TRUE(request_prompt(*format.tokenizer, request).ok()) << format.name;
+    EXPECT_TRUE(chat_prompt(*format.tokenizer, json_of(messages), false).ok()) << format.name;
+    messages[4].tool_call_id = "c3";
+    expect_refused(format, messages, {"message 4 is the result of the call \"c3\""});
+    messages[1].tool_calls[1].id = "c1";
+    expect_refused(format, messages, {"message 1 has two calls with the id \"c1\""});
+  }
+}
+
+TEST(MessageRules, AResultWithoutAnIdIsOfAnyCall) {
+  for (const Format& format : formats()) {
+    if (std::string_view(format.name) == "Gemma 3") continue;
+    std::vector<Message> messages = {message("user", "1+2?"), message("assistant", ""),
+                                     message("tool", "3"), message("tool", "4")};
+    for (const char* id : {"", "c1"}) {
+      messages[1].tool_calls = {{"f", "{}", id}, {"g", "{}", ""}};
+      Request request;
+      request.messages = messages;
+      // A template may still have no name for it.
+      const auto prompt = request_prompt(*format.tokenizer, request);
+      if (prompt.ok()) continue;
+      EXPECT_TRUE(prompt.error().message.starts_with("the chat template"))
+          << prompt.error().message;
+    }
+  }
+}
+
 TEST(MessageRules, BytesThatAreNoUtf8AreKeptOrRefused) {
   const auto tokenizer = testing::mini_gemma4();
   Request plain;
