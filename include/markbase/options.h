@@ -98,7 +98,7 @@ struct Message {
   std::string tool_call_id = {};          // of a tool's result: the call that it answers
 };
 
-// What to answer. Exactly one of ids, text, messages is used, in this order of preference.
+// What to answer: one of ids, text and messages.
 struct Request {
   std::vector<int32_t> ids;       // as they are; no BOS is added
   std::string text;               // plain continuation: BOS once, then the text
@@ -176,7 +176,7 @@ struct TokenEvent {
 
 // How hidden states of a text become one vector.
 enum class Pooling { kMean, kLast };
-// What to embed: ids as they are, or a text with BOS. In this order of preference.
+// What to embed: ids as they are, or a text with BOS; one of them.
 struct EmbedRequest {
   std::vector<int32_t> ids;
   std::string text;

@@ -44,6 +44,17 @@ ModelInfo describe(const runtime::LoadedModel& model) {
   return info;
 }
 
+Result<void> check_embedding(const EmbedRequest& request) {
+  if (!request.ids.empty() && !request.text.empty()) {
+    return base::usage_error("embedding: expected ids or a text, got both");
+  }
+  if (request.pooling != Pooling::kMean && request.pooling != Pooling::kLast) {
+    return base::usage_error("pooling: expected one of those that there are, got number {}",
+                             static_cast<int>(request.pooling));
+  }
+  return {};
+}
+
 }  // namespace
 
 Engine::Engine(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
@@ -110,6 +121,7 @@ Result<void> Engine::logits(std::span<const int32_t> ids, bool last_only, const 
 Result<std::vector<float>> Engine::embed(const EmbedRequest& request) {
   return base::guarded("embed", [&]() -> Result<std::vector<float>> {
     MB_TRY(impl_->thread.check_may_wait("embed()"));
+    MB_TRY(check_embedding(request));
     Request text;
     text.ids = request.ids;
     text.text = request.text;

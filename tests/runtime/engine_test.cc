@@ -334,6 +334,18 @@ TEST(ManyRequests, DestructionCancelsEmbeddings) {
   EXPECT_GT(num_cancelled, 0);
 }
 
+TEST(ManyRequests, AnEmbeddingIsOfOneThing) {
+  Engine engine = load();
+  EmbedRequest request;
+  request.ids = {2, 7, 9};
+  ASSERT_TRUE(engine.embed(request).ok());
+  request.text = "and a text";
+  EXPECT_EQ(engine.embed(request).error().code, ErrorCode::kUsage);
+  request.text.clear();
+  request.pooling = static_cast<Pooling>(7);
+  EXPECT_EQ(engine.embed(request).error().code, ErrorCode::kUsage);
+}
+
 TEST(ManyRequests, AProgressThatThrowsIsAnErrorAtMost) {
   EngineOptions options = options_of(1);
   options.prefill_chunk_tokens = 2;
