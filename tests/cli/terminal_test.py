@@ -23,6 +23,16 @@ class ProgressOnATerminal(unittest.TestCase):
             self.check(["logits", *prompt, "--last", "--out", f"{folder}/l.npy"], *chunks, "[1, ")
             self.check(["trace", *prompt, "--out", f"{folder}/t"], *chunks, "intermediates")
 
+    def test_the_text_begins_behind_the_last_progress(self):
+        prompt = ["run", TINY, "--ids", "2,3,4,5,6,7,8", "--prefill-chunk", 3, "-n", 5, "--temperature", 0]
+        code, piped, err = run(*prompt)
+        self.assertEqual(code, 0, err)
+        terminal = Terminal(prompt, columns=200)
+        shown = terminal.expect("prompt 7 tokens")
+        self.assertEqual(terminal.wait(), 0)
+        self.assertIn("reading the prompt", shown)
+        self.assertEqual(shown.split("\r\x1b[K")[-1].replace("\r\n", "\n"), piped)
+
     def test_amounts_have_their_unit(self):
         with tempfile.TemporaryDirectory() as folder:
             text = pathlib.Path(folder, "t.txt")
