@@ -24,37 +24,48 @@ std::string AnswerPrinter::leave_other() {
   return std::string(kPlain) + (mid_line_ ? "\n" : "");
 }
 
+std::string AnswerPrinter::shown(std::string_view text) {
+  if (!terminal_) return std::string(text);
+  std::string whole = (holds_return_ ? "\r" : "") + std::string(text);
+  holds_return_ = whole.ends_with('\r');
+  if (holds_return_) whole.pop_back();
+  return without_controls(whole);
+}
+
 Result<void> AnswerPrinter::show(const TokenEvent& event) {
   switch (event.kind) {
     case OutputPiece::Kind::kReasoning:
-      return show_reasoning(event.text);
+      return terminal_ ? show_reasoning(shown(event.text)) : Result<void>();
     case OutputPiece::Kind::kToolCall: {
       if (hide_calls_) return {};
       std::string line = leave_other();
       if (line.empty() && mid_line_) line = "\n";
       mid_line_ = false;
       after_call_ = true;
-      return print(line + call_json(*event.call) + "\n");
+      holds_return_ = false;
+      return print(line + shown(call_json(*event.call) + "\n"));
     }
     case OutputPiece::Kind::kContent:
       break;
   }
-  if (event.text.empty()) return {};
+  const std::string text = shown(event.text);
+  if (text.empty()) return {};
   const std::string before = leave_other();
   after_call_ = false;
-  mid_line_ = !event.text.ends_with('\n');
-  return print(before + std::string(event.text));
+  mid_line_ = !text.ends_with('\n');
+  return print(before + text);
 }
 
-Result<void> AnswerPrinter::show_reasoning(std::string_view text) {
-  if (!terminal_ || text.empty()) return {};
+Result<void> AnswerPrinter::show_reasoning(const std::string& text) {
+  if (text.empty()) return {};
   const std::string before = dimmed_ ? "" : (mid_line_ ? "\n" : "") + std::string(kDim);
   dimmed_ = true;
   mid_line_ = !text.ends_with('\n');
-  return print(before + std::string(text));
+  return print(before + text);
 }
 
 Result<void> AnswerPrinter::leave_line() {
+  holds_return_ = false;
   std::string text = leave_other();
   if (text.empty() && mid_line_) text = "\n";
   mid_line_ = false;
@@ -67,6 +78,7 @@ Result<void> AnswerPrinter::finish() {
   dimmed_ = false;
   after_call_ = false;
   mid_line_ = false;
+  holds_return_ = false;
   return print(before + (open ? "\n" : ""));
 }
 

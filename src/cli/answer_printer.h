@@ -1,5 +1,9 @@
-// An answer on stdout as it comes. Thoughts are shown dimmed, on a terminal only.
+// An answer on stdout as it comes. On a terminal thoughts are shown too, dimmed, and control
+// characters as U+FFFD; elsewhere text goes out as it is.
 #pragma once
+
+#include <string>
+#include <string_view>
 
 #include "markbase/options.h"
 #include "markbase/result.h"
@@ -18,12 +22,15 @@ class AnswerPrinter {
   Result<void> finish();
 
  private:
-  Result<void> show_reasoning(std::string_view text);
+  Result<void> show_reasoning(const std::string& text);
+  // What is shown of a text. A \r at its end is held back: a \n may follow, if only ours.
+  std::string shown(std::string_view text);
   // Before the answer goes on after a thought or a call.
   std::string leave_other();
 
   bool terminal_;
   bool hide_calls_ = false;
+  bool holds_return_ = false;
   bool dimmed_ = false;
   bool mid_line_ = false;
   bool after_call_ = false;

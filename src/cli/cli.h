@@ -129,6 +129,11 @@ Result<void> check_file_target(const std::string& path);
 Result<void> check_folder_target(const std::string& path);
 // Writes to stdout and flushes; kFailed when the pipe is closed or the disk is full.
 Result<void> print(std::string_view text);
+// `text` with control characters other than \n and \t as U+FFFD, and \r\n as \n: what a model or a
+// file says must not drive a terminal.
+std::string without_controls(std::string_view text);
+// The same where `fd` is a terminal; as it is elsewhere.
+std::string shown_on(int fd, std::string_view text);
 // A note on stderr, unless quiet.
 void note(bool quiet, std::string_view text);
 bool stderr_is_terminal();

@@ -132,6 +132,28 @@ Result<void> print(std::string_view text) {
   return {};
 }
 
+std::string without_controls(std::string_view text) {
+  constexpr std::string_view kReplacement = "\xEF\xBF\xBD";
+  std::string out;
+  for (size_t i = 0; i < text.size(); ++i) {
+    const auto byte = static_cast<uint8_t>(text[i]);
+    const auto next = static_cast<uint8_t>(i + 1 < text.size() ? text[i + 1] : 0);
+    const bool c1 = byte == 0xC2 && next >= 0x80 && next <= 0x9F;  // U+0080 to U+009F
+    if (byte == '\r' && next == '\n') continue;
+    if (c1 || byte == 0x7F || (byte < 0x20 && byte != '\n' && byte != '\t')) {
+      out += kReplacement;
+      i += c1 ? 1 : 0;
+    } else {
+      out += text[i];
+    }
+  }
+  return out;
+}
+
+std::string shown_on(int fd, std::string_view text) {
+  return isatty(fd) == 1 ? without_controls(text) : std::string(text);
+}
+
 void note(bool quiet, std::string_view text) {
   if (quiet) return;
   winsize size = {};

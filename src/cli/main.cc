@@ -1,4 +1,6 @@
 // markbase COMMAND MODEL [options]
+#include <unistd.h>
+
 #include <algorithm>
 #include <charconv>
 #include <cstdio>
@@ -63,7 +65,8 @@ int report(const Error& error) {
   if (error.code == ErrorCode::kCancelled) {
     std::fprintf(stderr, "markbase: interrupted\n");
   } else {
-    std::fprintf(stderr, "markbase: %s\n", error.message.c_str());
+    const std::string message = shown_on(STDERR_FILENO, error.message);
+    std::fprintf(stderr, "markbase: %s\n", message.c_str());
   }
   return static_cast<int>(error.code);
 }

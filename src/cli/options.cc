@@ -198,7 +198,8 @@ std::function<void(Severity, std::string_view)> message_printer(
     const bool warning = severity == Severity::kWarning;
     if (severity == Severity::kDebug ? !verbose : warning ? !warnings : quiet) return;
     line->clear();
-    note(false, warning ? fmt::format("warning: {}", text) : std::string(text));
+    const std::string shown = shown_on(STDERR_FILENO, text);
+    note(false, warning ? fmt::format("warning: {}", shown) : shown);
   };
 }
 

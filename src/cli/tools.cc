@@ -1,4 +1,6 @@
 // inspect, verify, doctor, bench, perplexity, list: documents of markbase::tools, printed.
+#include <unistd.h>
+
 #include <cmath>
 #include <cstdlib>
 
@@ -12,7 +14,8 @@ namespace {
 
 Result<void> print_document(const std::string& document, bool json) {
   MB_ASSIGN(const base::Json parsed, base::parse_json(document, "report"));
-  return print(json ? base::dump_json(parsed, 2) + "\n" : report_text(parsed));
+  return print(json ? base::dump_json(parsed, 2) + "\n"
+                    : shown_on(STDOUT_FILENO, report_text(parsed)));
 }
 
 struct InspectFlags {
@@ -40,7 +43,8 @@ Result<int> verify(const SharedOptions& shared) {
   MB_ASSIGN(base::Json parsed, base::parse_json(document, "report"));
   const size_t num_faults = parsed["faults"].size();
   if (num_faults == 0 && !shared.json) parsed["faults"] = "no fault found";
-  MB_TRY(print(shared.json ? base::dump_json(parsed, 2) + "\n" : report_text(parsed)));
+  MB_TRY(print(shared.json ? base::dump_json(parsed, 2) + "\n"
+                           : shown_on(STDOUT_FILENO, report_text(parsed))));
   if (num_faults == 0) return 0;
   return base::bad_input("{}: {} fault{} found", path, num_faults, num_faults == 1 ? "" : "s");
 }

@@ -1,5 +1,7 @@
 #include "cli/turn.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 
 #include "base/error.h"
@@ -32,7 +34,7 @@ bool run_calls(const ToolRunner& tools, const std::vector<ToolCall>& calls, bool
   for (const ToolCall& call : calls) {
     ToolResult result{R"({"error":"interrupted by the user"})", true};
     if (go_on) {
-      note(quiet, fmt::format("tool {}", call_json(call)));
+      note(quiet, shown_on(STDERR_FILENO, fmt::format("tool {}", call_json(call))));
       Result<ToolResult> ran = tools.run(call);
       go_on = ran.ok();
       if (ran.ok()) {
@@ -42,7 +44,10 @@ bool run_calls(const ToolRunner& tools, const std::vector<ToolCall>& calls, bool
         go_on = true;
       }
     }
-    if (result.failed) note(false, fmt::format("tool {} failed: {}", call.name, result.content));
+    if (result.failed) {
+      note(false,
+           shown_on(STDERR_FILENO, fmt::format("tool {} failed: {}", call.name, result.content)));
+    }
     Message message{"tool", result.content};
     message.tool_call_id = call.id;
     messages->push_back(std::move(message));
@@ -110,7 +115,9 @@ Result<void> offer_tools(const ToolRunner& tools, const Engine& engine, Request&
 
 void note_broken_calls(const Completion& completion, bool quiet) {
   for (const BrokenCall& call : completion.broken_calls) {
-    note(quiet, fmt::format("a tool call that cannot be read is shown as text: {}", call.why));
+    note(quiet,
+         shown_on(STDERR_FILENO,
+                  fmt::format("a tool call that cannot be read is shown as text: {}", call.why)));
   }
 }
 

@@ -14,7 +14,7 @@ from bench_test import BenchArrivals
 from json_lines_test import Parse, JsonLines
 from model_test import WithModel
 from template_test import Template
-from terminal_test import ProgressOnATerminal, ChatOnATerminal
+from terminal_test import ChatOnATerminal, ControlCharactersOnATerminal, ProgressOnATerminal
 from tool_loop_test import ToolLoop
 from usage_test import Synth, Usage, Defaults, Tools
 

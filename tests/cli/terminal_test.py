@@ -5,7 +5,8 @@ import re
 import tempfile
 import unittest
 
-from driver import MODEL, SMALL, TINY, run, Terminal
+import scripted_model
+from driver import MODEL, SMALL, SOURCE, TINY, run, Terminal
 
 
 class ProgressOnATerminal(unittest.TestCase):
@@ -48,6 +49,63 @@ class ProgressOnATerminal(unittest.TestCase):
         terminal = Terminal(["run", TINY, "--ids", "2,3,4", "-n", 1, "-q"])
         self.assertNotIn("\x1b[K", terminal.expect("\n"))
         self.assertEqual(terminal.wait(), 0)
+
+
+class ControlCharactersOnATerminal(unittest.TestCase):
+    TEXT = "\x1b]0;mine\x07\x00a\x7f\u009b1mb\u0085\rc\u00a0é\tend"
+    SHOWN = "\ufffd]0;mine\ufffd\ufffda\ufffd\ufffd1mb\ufffd\ufffdc\u00a0é\tend"
+
+    def setUp(self):
+        self.folder = tempfile.TemporaryDirectory()
+        self.template = (SOURCE / "tests/golden/chat/gemma4-chat-template.jinja").read_text()
+
+    def tearDown(self):
+        self.folder.cleanup()
+
+    def model(self, *texts, after="<channel|>"):
+        return scripted_model.write(self.folder.name, {after: [*texts, "<turn|>"]}, self.template)
+
+    def terminal(self, command, *options):
+        return Terminal([command, pathlib.Path(self.folder.name), "--temperature", 0, *options], columns=200)
+
+    def test_an_answer_cannot_drive_it(self):
+        model = self.model(self.TEXT, "x\r", "\ny\r", "z\r\nlast\r")
+        terminal = self.terminal("run", "-p", "a", "-q")
+        terminal.expect(self.SHOWN + "x\r\ny\ufffdz\r\nlast\r\n")
+        self.assertEqual(terminal.wait(), 0)
+        terminal = self.terminal("chat", "-q")
+        terminal.expect("> ")
+        terminal.send("a\r")
+        terminal.expect(self.SHOWN)
+        terminal.expect("> ")
+        terminal.send("\x04")
+        self.assertEqual(terminal.wait(), 0)
+        # Whoever reads a pipe gets what the model said.
+        _, out, err = run("run", model, "-p", "a", "--temperature", 0, "-q")
+        self.assertEqual(out, self.TEXT + "x\r\ny\rz\r\nlast\r\n", err)
+
+    def test_nor_a_thought_or_a_call(self):
+        tools = pathlib.Path(self.folder.name, "tools.json")
+        tools.write_text('[{"name": "f"}]')
+        self.model("<|channel>", f"thought\n{self.TEXT}\n", "<channel|>", "<|tool_call>",
+                   'call:f{a:"\x1b[2J\u009b2J\x7f"}', "<tool_call|>", "<|tool_response>", after=scripted_model.NEWLINE)
+        for options, before in [([], ""), (["--tool-exec", "false"], "tool ")]:
+            terminal = self.terminal("run", "-p", "a", "--think", "--tools", tools, *options)
+            terminal.expect(f"\x1b[2m{self.SHOWN}\x1b[22m\r\n")
+            terminal.expect(before + '{"name":"f","arguments":{"a":"\\u001b[2J\ufffd2J\ufffd"}}')
+            terminal.wait()
+
+    def test_nor_what_a_file_says(self):
+        model = self.model("yes")
+        config = json.loads(model.joinpath("config.json").read_text())
+        config["key\x7f\u009b2J"] = 1
+        model.joinpath("config.json").write_text(json.dumps(config))
+        terminal = Terminal(["verify", model], columns=200)
+        terminal.expect("key\ufffd\ufffd2J")
+        terminal.wait()
+        terminal = Terminal(["verify", pathlib.Path(self.folder.name, "no\x1b[2J")], columns=200)
+        terminal.expect("no\ufffd[2J")
+        self.assertEqual(terminal.wait(), 3)
 
 
 @unittest.skipUnless(MODEL, "MARKBASE_TEST_MODEL is not set")
