@@ -69,6 +69,7 @@ Result<Request> prompt_request(const PromptOptions& prompt, const Engine& engine
     if (!prompt.system.empty()) {
       return base::usage_error("--system: this model has no chat template");
     }
+    if (prompt.think) return base::usage_error("--think: this model has no chat template");
     request.text = std::move(text);
     request.text_is_set = true;
     request.parse_special = prompt.special;

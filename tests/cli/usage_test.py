@@ -484,3 +484,9 @@ class Tools(unittest.TestCase):
 
     def test_thinking_is_refused_where_there_is_none(self):
         self.check(["--think"], "--think")
+        with tempfile.TemporaryDirectory() as folder:
+            model = scripted_model.write(folder, {})  # a Gemma 4 vocabulary, no template
+            for command in [["run", "-n", 1], ["logits", "--out", f"{folder}/l.npy"], ["trace", "--out", f"{folder}/t"]]:
+                code, out, err = run(command[0], model, "-p", "a", "--think", *command[1:])
+                self.assertEqual((code, out), (2, ""), err)
+                self.assertIn("--think: this model has no chat template", err)
