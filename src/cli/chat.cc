@@ -207,6 +207,7 @@ class Chat {
     const bool stopped = turn->completion.finish_reason == "cancelled";
     note(options_.shared.quiet,
          (stopped ? "stopped | " : "") + timing_line(turn->completion.timings));
+    note_seed(options_.sampling, request, options_.shared.quiet);
     messages_ = std::move(request.messages);
     return {};
   }

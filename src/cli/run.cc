@@ -94,8 +94,7 @@ Result<int> run(const RunOptions& options) {
   }
   note_broken_calls(turn.completion, options.shared.quiet);
   note(options.shared.quiet, timing_line(turn.completion.timings));
-  if (request.sampling.temperature > 0 && !options.sampling.seed)
-    note(options.shared.quiet, fmt::format("drawn with --seed {}", request.sampling.seed));
+  note_seed(options.sampling, request, options.shared.quiet);
   if (interrupted()) return Error{ErrorCode::kCancelled, "interrupted"};
   return 0;
 }

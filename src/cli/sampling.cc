@@ -89,6 +89,11 @@ void note_overrides(const SamplingFlags& flags, const SamplingOptions& defaults,
   if (!replaced.empty()) note(quiet, fmt::format("sampling: {}", fmt::join(replaced, ", ")));
 }
 
+void note_seed(const SamplingFlags& flags, const Request& request, bool quiet) {
+  if (flags.seed || request.sampling.temperature == 0) return;
+  note(quiet, fmt::format("drawn with --seed {}", request.sampling.seed));
+}
+
 void explain_sampling(const Request& request, const SharedOptions& shared) {
   const SamplingOptions& s = request.sampling;
   note(!shared.verbose, fmt::format("sampling in effect: temperature {}{}, top-k {}, top-p {}, "

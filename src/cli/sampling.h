@@ -32,6 +32,8 @@ Result<void> check_sampling(const SamplingFlags& flags, NamedAs named_as = Named
 void apply_sampling(const SamplingFlags& flags, const SamplingOptions& defaults, Request& request);
 // Says on stderr which of the model's own values the command line replaces.
 void note_overrides(const SamplingFlags& flags, const SamplingOptions& defaults, bool quiet);
+// Says the seed that was drawn for the request, unless it was given or nothing is drawn.
+void note_seed(const SamplingFlags& flags, const Request& request, bool quiet);
 // With -v: how the next token is drawn, whatever asked for it.
 void explain_sampling(const Request& request, const SharedOptions& shared);
 // "prompt 12 tokens, 350 tokens/s | first token after 40 ms | 48 tokens, 77.1 tokens/s"

@@ -218,6 +218,18 @@ class WithModel(unittest.TestCase):
         self.assertEqual(run(*args, "--seed", seed)[1], out)
         self.assertEqual(json.loads(run(*args, "--seed", seed, "--json")[1])["seed"], int(seed))
 
+    def test_chat_says_the_seed_of_each_message(self):
+        args = ("chat", MODEL, *SMALL, "-n", 12)
+        code, _, err = run(*args, stdin="Once\nTwice\n")
+        self.assertEqual((code, len(set(re.findall(r"drawn with --seed (\d+)\n", err)))), (0, 2), err)
+        code, out, err = run(*args, stdin="Once\n")
+        seed = re.search(r"drawn with --seed (\d+)", err).group(1)
+        for options in [["--seed", seed], ["--temperature", 0]]:
+            code, again, err = run(*args, *options, stdin="Once\n")
+            self.assertEqual((code, "drawn with" in err), (0, False), err)
+            if options[0] == "--seed":
+                self.assertEqual(again, out)
+
     def test_every_command_makes_the_same_plan(self):
         plan = json.loads(run("inspect", MODEL, "--json")[1])["plan"]
         _, _, err = run("run", MODEL, "-p", "Once", "-n", 1)
