@@ -1,4 +1,6 @@
 // chat: a conversation in a terminal.
+#include <unistd.h>
+
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
@@ -127,10 +129,16 @@ class Chat {
         MB_TRY(one_line && line.front() == '/' ? command(line) : answer(line));
       }
     }
-    return 0;
+    // A person has seen what was refused; a script sees the exit code.
+    return refused_ && !editor_.is_terminal() ? static_cast<int>(ErrorCode::kFailed) : 0;
   }
 
  private:
+  void refuse(const std::string& why) {
+    refused_ = true;
+    note(false, shown_on(STDERR_FILENO, why));
+  }
+
   void reset() {
     messages_.clear();
     if (!options_.system.empty()) messages_.push_back({"system", options_.system});
@@ -143,7 +151,7 @@ class Chat {
         space == std::string::npos ? "" : plain_argument(line.substr(space + 1));
     const bool leaves = name == "/exit" || name == "/quit";
     if (!argument.empty() && (leaves || name == "/reset" || name == "/help")) {
-      note(false, fmt::format("{}: expected nothing after it, got {}", name, argument));
+      refuse(fmt::format("{}: expected nothing after it, got {}", name, argument));
     } else if (leaves) {
       left_ = true;
     } else if (name == "/reset") {
@@ -154,11 +162,12 @@ class Chat {
     } else if (name == "/help") {
       note(false, kHelp);
     } else if (name == "/image" || name == "/audio") {
-      note(false, fmt::format("{}: this build has no picture or sound input yet", name));
+      refuse(fmt::format("{}: this build has no picture or sound input yet", name));
     } else {
-      note(false, fmt::format("{}: not a command; there are /reset, /save FILE, /help and /exit. "
-                              "A message that begins with / is sent as /{}",
-                              name, name));
+      refuse(
+          fmt::format("{}: not a command; there are /reset, /save FILE, /help and /exit. A "
+                      "message that begins with / is sent as /{}",
+                      name, name));
     }
     return {};
   }
@@ -171,16 +180,17 @@ class Chat {
   }
 
   void save(const std::string& path, bool over) {
-    if (path.empty()) return note(false, "/save: which file?");
+    if (path.empty()) return refuse("/save: which file?");
+    if (path == "-") return refuse("/save: expected a file, got -");
     if (!over && holds_other_text(path)) {
-      return note(false, fmt::format("{}: is there already; /save! FILE writes over it", path));
+      return refuse(fmt::format("{}: is there already; /save! FILE writes over it", path));
     }
     base::Json json = base::Json::array();
     for (const Message& message : messages_) json.push_back(message_json(message));
     std::ofstream file(path);
     file << base::dump_json(json, 2) << '\n';
     file.close();
-    if (!file) return note(false, fmt::format("{}: cannot be written", path));
+    if (!file) return refuse(fmt::format("{}: cannot be written", path));
     saved_ = path;
     note(options_.shared.quiet, fmt::format("saved to {}", path));
   }
@@ -197,7 +207,7 @@ class Chat {
     if (tools_.runs_calls()) printer.hide_calls();
     const Result<Turn> turn = run_turn(engine_, request, tools_, &printer, options_.shared.quiet);
     if (!turn.ok() && turn.error().code == ErrorCode::kUsage) {
-      note(false, fmt::format("{} (/reset starts anew)", turn.error().message));
+      refuse(fmt::format("{} (/reset starts anew)", turn.error().message));
       return {};
     }
     if (!turn.ok()) return turn.error();
@@ -219,6 +229,7 @@ class Chat {
   std::vector<Message> messages_;
   std::string saved_;  // the file that /save wrote last
   bool left_ = false;
+  bool refused_ = false;  // a line that was given
 };
 
 Result<int> run(const ChatOptions& options) {

@@ -286,10 +286,13 @@ class WithModel(unittest.TestCase):
 
     def test_chat_from_a_pipe(self):
         code, out, err = run("chat", MODEL, *SMALL, "-n", 5, "--temperature", 0, stdin="Hi\n/reset\n/nonsense\nHi\n")
-        self.assertEqual(code, 0, err)
+        self.assertEqual(code, 1, err)
         answers = out.splitlines()
         self.assertGreaterEqual(len(answers), 2)
         self.assertIn("/nonsense", err)
+        for lines, wanted in [("Hi\n", 0), ("Hi\n" + "word " * 100 + "\n", 1)]:
+            code, out, err = run("chat", MODEL, "--ctx", 64, "-n", 5, "--temperature", 0, stdin=lines)
+            self.assertEqual((code, "/reset starts anew" in err), (wanted, wanted == 1), err)
 
     def test_closed_pipe(self):
         process = subprocess.Popen([BINARY, "run", MODEL, *SMALL, "-p", "1, 2, 3,", "-n", "400", "--ignore-eos"],

@@ -173,10 +173,10 @@ class ToolLoop(unittest.TestCase):
         terminal.expect("\x1b[2mNeed it.\x1b[22m\r\nLet me see.")
         self.assertEqual(terminal.wait(), 0)
 
-    def chat(self, *lines, options=(), model=None):
+    def chat(self, *lines, options=(), model=None, code=0):
         model = model or self.model()
-        code, out, err = run("chat", model, "--temperature", 0, *options, stdin="".join(line + "\n" for line in lines))
-        self.assertEqual(code, 0, err)
+        got, out, err = run("chat", model, "--temperature", 0, *options, stdin="".join(line + "\n" for line in lines))
+        self.assertEqual(got, code, err)
         return out, err
 
     def test_chat_commands_mean_what_they_say(self):
@@ -185,17 +185,17 @@ class ToolLoop(unittest.TestCase):
             out, _ = self.chat(leave, "not reached", model=model)
             self.assertEqual(out, "", leave)
         saved = self.folder / "two words.json"
-        _, err = self.chat("hello", "/reset now", "/exit now", f"/save '{saved}'", model=model)
+        _, err = self.chat("hello", "/reset now", "/exit now", f"/save '{saved}'", model=model, code=1)
         self.assertIn("/reset: expected nothing after it, got now", err)
         self.assertIn("/exit: expected nothing after it, got now", err)
         self.assertEqual(json.loads(saved.read_text())[0]["content"], "hello")  # nothing was forgotten
-        _, err = self.chat(f"/nosuch {saved}", model=model)
+        _, err = self.chat(f"/nosuch {saved}", model=model, code=1)
         self.assertIn("sent as //nosuch", err)
 
     def test_save_keeps_what_another_wrote(self):
         model, saved = self.model(say=["Let me see."]), self.folder / "kept.json"
         saved.write_text("mine")
-        _, err = self.chat("hello", f"/save {saved}", model=model)
+        _, err = self.chat("hello", f"/save {saved}", model=model, code=1)
         self.assertEqual(saved.read_text(), "mine")
         self.assertIn("/save! FILE writes over it", err)
         saved_once = self.folder / "once.json"
@@ -205,6 +205,21 @@ class ToolLoop(unittest.TestCase):
         self.assertEqual(len(json.loads(saved_once.read_text())), 4)
         _, err = self.chat("hello", f"/save {self.folder}/quiet.json", "/reset", options=["-q"], model=model)
         self.assertEqual(err, "")
+
+    def test_what_was_not_done_is_in_the_exit_code(self):
+        model = self.model(say=["Let me see."])
+        for line, word in [("/save", "which file?"), ("/save -", "expected a file, got -"), ("/image x", "picture"),
+                           (f"/save {self.folder}/no/such", "cannot be written")]:
+            out, err = self.chat(line, "hello", model=model, code=1)
+            self.assertTrue(out.startswith("Let me see.\n"), out)  # what follows is done
+            self.assertIn(word, err)
+        terminal = Terminal(["chat", model, "--temperature", 0])
+        terminal.expect("> ")
+        terminal.send("/save\r")
+        terminal.expect("which file?")
+        terminal.expect("> ")
+        terminal.send("\x04")
+        self.assertEqual(terminal.wait(), 0)
 
     def test_a_message_may_begin_with_a_slash(self):
         saved = self.folder / "s.json"
