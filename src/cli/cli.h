@@ -123,6 +123,9 @@ inline constexpr size_t kMostInputBytes = size_t{256} << 20;
 // Errors: kBadInput (cannot be read, or longer than kMostInputBytes), kCancelled.
 Result<std::string> read_file(const std::string& path);
 Result<std::string> read_stdin();
+// An error in the part of an input that `where` names: what would be kUsage in an option is
+// kBadInput there.
+Error input_error(std::string_view where, const Error& error);
 // Whether a file, or a folder for files, could be made at `path`, before the work that fills it.
 // Errors: kFailed.
 Result<void> check_file_target(const std::string& path);

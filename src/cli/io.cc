@@ -106,6 +106,12 @@ Result<std::string> read_file(const std::string& path) {
   return text;
 }
 
+Error input_error(std::string_view where, const Error& error) {
+  const bool is_usage = error.code == ErrorCode::kUsage;
+  return {is_usage ? ErrorCode::kBadInput : error.code,
+          fmt::format("{}: {}", where, error.message)};
+}
+
 Result<void> check_file_target(const std::string& path) {
   struct stat status = {};
   if (::stat(path.c_str(), &status) == 0) {

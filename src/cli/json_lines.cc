@@ -21,9 +21,7 @@ Result<void> answer_line(std::string_view line, size_t number,
   Result<void> checked = check_object(object, keys);
   if (checked.ok()) checked = base::check_no_repeated_key(line);
   Result<std::string> answer = checked.ok() ? handle(object) : checked.error();
-  if (!answer.ok()) {
-    return Error{answer.error().code, fmt::format("line {}: {}", number, answer.error().message)};
-  }
+  if (!answer.ok()) return input_error(fmt::format("line {}", number), answer.error());
   return print(*answer + "\n");
 }
 

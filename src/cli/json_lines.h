@@ -12,9 +12,8 @@
 namespace markbase::cli {
 
 // Calls `handle` with every line that is not blank and prints what it returns as one line. `file`:
-// empty or "-" for stdin. Errors: kBadInput for a line that is not JSON, kUsage for one that is no
-// object, has a key that is none of `keys`, or one twice in an object; those of `handle`, with the
-// number of the line.
+// empty or "-" for stdin. Errors: kBadInput with the number of the line where it is not JSON, no
+// object, has a key that is none of `keys`, or one twice in an object, or `handle` refuses it.
 Result<void> for_each_json_line(
     const std::string& file, std::span<const std::string_view> keys,
     const std::function<Result<std::string>(const base::Json&)>& handle);

@@ -61,7 +61,7 @@ Result<void> print_answer(const Tokenizer& tokenizer, std::string_view request,
                           std::string_view where) {
   const Result<std::string> line = answer(tokenizer, request);
   if (line.ok()) return print(*line);
-  return Error{line.error().code, fmt::format("{}: {}", where, line.error().message)};
+  return input_error(where, line.error());
 }
 
 Result<int> render(const SharedOptions& shared) {

@@ -57,8 +57,7 @@ Result<void> for_each_object(const std::string& text, std::span<const std::strin
     ++number;
     if (line.find_first_not_of(" \t\r") == std::string_view::npos) continue;
     Result<base::Json> json = answer(line);
-    if (!json.ok())
-      return Error{json.error().code, fmt::format("line {}: {}", number, json.error().message)};
+    if (!json.ok()) return input_error(fmt::format("line {}", number), json.error());
     MB_TRY(print(base::dump_json(*json) + "\n"));
   }
   return {};

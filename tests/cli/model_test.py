@@ -161,7 +161,7 @@ class WithModel(unittest.TestCase):
         code, out, _ = run("tokenize", MODEL, "--decode", stdin=json.dumps({"ids": ids, "skip_special": True}))
         self.assertEqual(json.loads(out)["text"], "Hello world")
         code, _, err = run("tokenize", MODEL, "--decode", stdin='{"ids": [99999999]}')
-        self.assertEqual(code, 2)
+        self.assertEqual(code, 3)
         self.assertIn("99999999", err)
 
     def test_template(self):
@@ -183,7 +183,7 @@ class WithModel(unittest.TestCase):
                               ({"messages": [{"role": "user", "content": "Hi", "refusal": "x"}]}, "refusal"),
                               ({"messages": [{"role": "assistant", "content": "Hi"}]}, "alternate")]:
             code, out, err = run("template", MODEL, stdin=json.dumps(request))
-            self.assertEqual(code, 2, err)
+            self.assertEqual(code, 3, err)
             self.assertIn(word, err)
             self.assertEqual(out, "")
 

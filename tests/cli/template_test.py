@@ -64,7 +64,7 @@ class Template(unittest.TestCase):
     def test_both_take_the_roles_that_the_format_has(self):
         for template in [TEMPLATE, None]:
             model = self.model(template)
-            for role, code in [("system", 0), ("developer", 0), ("king", 2)]:
+            for role, code in [("system", 0), ("developer", 0), ("king", 3)]:
                 request = {"messages": [{"role": role, "content": "Be kind."}, {"role": "user", "content": "Hi"}]}
                 answer = self.answer({**request, "add_generation_prompt": True}, model, code)
                 got, out, err = run("batch", model, "-q", stdin=json.dumps({**request, "max_tokens": 1, "seed": 1}))
@@ -94,7 +94,7 @@ class Template(unittest.TestCase):
                                     ("null", "expected object, got null"), ([1], "expected object, got array"),
                                     (1, "expected object, got number"), (True, "expected object, got boolean")]:
                 request = {"messages": conversation(arguments)}
-                err = self.answer(request, model, code=2)
+                err = self.answer(request, model, code=3)
                 _, out, _ = run("batch", model, "-q", stdin=json.dumps(request))
                 message = json.loads(out)["error"]["message"]
                 self.assertIn(f"arguments of 'add': {word}" if arguments != "" else word, message)
@@ -105,7 +105,7 @@ class Template(unittest.TestCase):
         for place, name in [(lambda m: m[1]["tool_calls"][0], "nmae"), (lambda m: m[1]["tool_calls"][0]["function"], "argumetns")]:
             messages = conversation({})
             place(messages)[name] = 1
-            self.assertRegex(self.answer({"messages": messages}, model, code=2), f"message 1: .*'{name}'")
+            self.assertRegex(self.answer({"messages": messages}, model, code=3), f"message 1: .*'{name}'")
 
     def test_one_document_over_any_number_of_lines(self):
         model = self.model(TEMPLATE)
@@ -120,14 +120,14 @@ class Template(unittest.TestCase):
     def test_the_fault_of_a_document_is_named(self):
         model = self.model(TEMPLATE)
         text = json.dumps({"messages": conversation({})}, indent=2)
-        err = self.answer(text.replace('"messages"', '"mesages"'), model, code=2)
+        err = self.answer(text.replace('"messages"', '"mesages"'), model, code=3)
         self.assertIn("stdin, as one document: ", err)
         broken = text.replace('"content": "3",', '"content": "3"')
         err = self.answer(broken, model, code=3)
         # The byte is where the surplus key ends.
         self.assertIn(f"not valid JSON at byte {broken.index('tool_call_id') + len('tool_call_id') + 1}: ", err)
-        for text, code in [("[]", 2), ('[{"role": "user", "content": "a"}], "tools": []', 3), ("3", 2), ('"a"', 2)]:
-            self.assertIn("line 1: ", self.answer(text, model, code=code))
+        for text in ["[]", '[{"role": "user", "content": "a"}], "tools": []', "3", '"a"']:
+            self.assertIn("line 1: ", self.answer(text, model, code=3))
 
     def test_what_chat_saved_is_taken(self):
         model, saved = self.model(TEMPLATE), self.folder / "talk.json"
@@ -138,6 +138,6 @@ class Template(unittest.TestCase):
         self.assertIn("<|turn>user\nHi<turn|>", prompt)
 
     def test_what_is_no_request_is_told_the_keys(self):
-        err = self.answer("3", mini_tokenizer.write(self.folder), code=2)
+        err = self.answer("3", mini_tokenizer.write(self.folder), code=3)
         for key in ["messages", "tools", "add_generation_prompt", "enable_thinking", "continue_final_message", "preserve_thinking"]:
             self.assertIn(key, err)
