@@ -109,12 +109,12 @@ struct SynthOptions {
 MB_EXPORT Result<std::string> synth_json(const SynthOptions& options);
 MB_EXPORT std::vector<std::string> synth_size_names();
 
-// Names a model path: a path as it is, an entry of `models_dir`, or org/name in `hf_home`.
+// Names a model path: a path as it is, an entry of `models_dir`, or org/name in `hf_hub`.
 // Errors: kBadInput naming where we looked, the nearest match, and for org/name and the model of
 // scripts/fetch_model.sh the line that fetches it.
 struct ModelPlaces {
-  std::string models_dir;
-  std::string hf_home;
+  std::string models_dir;  // empty: none
+  std::string hf_hub;      // the folder with Hugging Face's models--org--name; empty: none
 };
 MB_EXPORT Result<std::string> resolve_model(const std::string& name, const ModelPlaces& places);
 // [{"name","path","kind","bytes"}]

@@ -147,8 +147,10 @@ tools::ModelPlaces model_places() {
   places.models_dir = environment("MARKBASE_MODELS");
   if (places.models_dir.empty() && !home.empty())
     places.models_dir = home + "/.local/share/markbase/models";
-  places.hf_home = environment("HF_HOME");
-  if (places.hf_home.empty() && !home.empty()) places.hf_home = home + "/.cache/huggingface";
+  std::string hf_home = environment("HF_HOME");
+  if (hf_home.empty() && !home.empty()) hf_home = home + "/.cache/huggingface";
+  places.hf_hub = environment("HF_HUB_CACHE");
+  if (places.hf_hub.empty() && !hf_home.empty()) places.hf_hub = hf_home + "/hub";
   return places;
 }
 

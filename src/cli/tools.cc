@@ -150,12 +150,13 @@ Result<int> list(const SharedOptions& shared) {
   MB_ASSIGN(const std::string document, tools::list_json(places));
   MB_ASSIGN(const base::Json parsed, base::parse_json(document, "report"));
   if (parsed.empty() && !shared.json) {
-    const bool nowhere = places.models_dir.empty() && places.hf_home.empty();
+    const bool nowhere = places.models_dir.empty() && places.hf_hub.empty();
     note(shared.quiet,
-         nowhere ? "nowhere to look for models: neither MARKBASE_MODELS nor HF_HOME nor HOME is set"
+         nowhere ? "nowhere to look for models: none of MARKBASE_MODELS, HF_HUB_CACHE, HF_HOME and "
+                   "HOME is set"
                  : fmt::format("no models yet in {}{}{}", places.models_dir,
-                               places.models_dir.empty() || places.hf_home.empty() ? "" : " or ",
-                               places.hf_home));
+                               places.models_dir.empty() || places.hf_hub.empty() ? "" : " or ",
+                               places.hf_hub));
     return 0;
   }
   MB_TRY(print_document(document, shared.json));

@@ -296,8 +296,10 @@ class Usage(unittest.TestCase):
         self.assertIn("prompt 2 tokens | 0 tokens\n", err)
 
     def test_without_a_home(self):
-        bare = {name: value for name, value in os.environ.items() if name not in ("HOME", "HF_HOME", "MARKBASE_MODELS")}
-        for added, word in [({}, "neither MARKBASE_MODELS nor HF_HOME nor HOME is set"), ({"HF_HOME": "/nope"}, "in /nope\n")]:
+        bare = {name: value for name, value in os.environ.items() if name not in ("HOME", "HF_HOME", "HF_HUB_CACHE", "MARKBASE_MODELS")}
+        for added, word in [({}, "none of MARKBASE_MODELS, HF_HUB_CACHE, HF_HOME and HOME is set"),
+                            ({"HF_HOME": "/nope"}, "in /nope/hub\n"), ({"HF_HOME": "/nope", "HF_HUB_CACHE": "/no/cache"}, "in /no/cache\n"),
+                            ({"HOME": "/nope"}, "in /nope/.local/share/markbase/models or /nope/.cache/huggingface/hub\n")]:
             done = subprocess.run([BINARY, "list"], env={**bare, **added}, capture_output=True, text=True)
             self.assertEqual((done.returncode, done.stdout), (0, ""), done.stderr)
             self.assertIn(word, done.stderr)
@@ -344,9 +346,20 @@ class Usage(unittest.TestCase):
             self.check(3, ["run", "gemma-3-270m-q4_k_n", "-p", "a"], "gemma-3-270m-q4_k_n", "gemma-3-270m-q4_k_m",
                        folder, env={"MARKBASE_MODELS": folder})
 
+    def test_the_cache_is_where_its_own_variables_say(self):
+        with tempfile.TemporaryDirectory() as folder:
+            snapshot = pathlib.Path(folder, "cache/models--org--words/snapshots/abc")
+            snapshot.mkdir(parents=True)
+            mini_tokenizer.write(snapshot).joinpath("config.json").write_text("{}")
+            places = {"MARKBASE_MODELS": folder, "HF_HOME": "/nope", "HF_HUB_CACHE": f"{folder}/cache"}
+            self.assertEqual([m["name"] for m in json.loads(run("list", "--json", env=places)[1]) if "/" in m["name"]], ["org/words"])
+            code, out, err = run("tokenize", "org/words", "-p", "a", env=places)
+            self.assertEqual(code, 0, err)
+            self.check(3, ["inspect", "org/none"], f"{folder}/cache; ", env=places)
+
     def test_unknown_model_names_the_line_that_fetches_it(self):
         with tempfile.TemporaryDirectory() as folder:
-            places = {"MARKBASE_MODELS": folder, "HF_HOME": folder}
+            places = {"MARKBASE_MODELS": folder, "HF_HUB_CACHE": folder}
             self.check(3, ["run", "google/gemma-3-270m-it", "-p", "a"], "fetches it: hf download google/gemma-3-270m-it\n",
                        env=places)
             script = "scripts/fetch_model.sh"
@@ -406,7 +419,7 @@ class Usage(unittest.TestCase):
 
     def test_list_and_doctor(self):
         with tempfile.TemporaryDirectory() as folder:
-            code, out, _ = run("list", "--json", env={"MARKBASE_MODELS": folder, "HF_HOME": folder})
+            code, out, _ = run("list", "--json", env={"MARKBASE_MODELS": folder, "HF_HUB_CACHE": folder})
             self.assertEqual((code, json.loads(out)), (0, []))
         code, out, _ = run("doctor", "--json")
         self.assertEqual(code, 0)

@@ -49,7 +49,7 @@ TEST(ResolveModel, PathsNamesAndTheCache) {
   write(root / "hf/hub/models--org--gamma/refs/main", "abc\n");
   write(root / "hf/hub/models--org--gamma/snapshots/abc/config.json", "{}");
   write(root / "hf/hub/models--org--gamma/snapshots/old/config.json", "{}");
-  const ModelPlaces places = {(root / "models").string(), (root / "hf").string()};
+  const ModelPlaces places = {(root / "models").string(), (root / "hf/hub").string()};
   const auto path_of = [&](const std::string& name) {
     const Result<std::string> path = resolve_model(name, places);
     return path.ok() ? fs::relative(*path, root).string() : path.error().message;

@@ -79,9 +79,9 @@ std::optional<fs::path> snapshot_of(const fs::path& repository) {
   return std::nullopt;
 }
 
-void add_cache(const std::string& hf_home, std::vector<Entry>* entries) {
+void add_cache(const std::string& hf_hub, std::vector<Entry>* entries) {
   constexpr std::string_view kPrefix = "models--";
-  for (const fs::path& path : sorted_entries(fs::path(hf_home) / "hub")) {
+  for (const fs::path& path : sorted_entries(hf_hub)) {
     std::string name = path.filename().string();
     if (!name.starts_with(kPrefix) || !folder_exists(path)) continue;
     name = name.substr(kPrefix.size());
@@ -98,7 +98,7 @@ void add_cache(const std::string& hf_home, std::vector<Entry>* entries) {
 std::vector<Entry> all_models(const ModelPlaces& places) {
   std::vector<Entry> entries;
   if (!places.models_dir.empty()) add_folder(places.models_dir, &entries);
-  if (!places.hf_home.empty()) add_cache(places.hf_home, &entries);
+  if (!places.hf_hub.empty()) add_cache(places.hf_hub, &entries);
   return entries;
 }
 
@@ -171,7 +171,7 @@ Result<std::string> resolve_model_unguarded(const std::string& name, const Model
   }
   const std::string places_text =
       fmt::format("{} and {}", places.models_dir.empty() ? "(no models folder)" : places.models_dir,
-                  places.hf_home.empty() ? "(no Hugging Face cache)" : places.hf_home + "/hub");
+                  places.hf_hub.empty() ? "(no Hugging Face cache)" : places.hf_hub);
   return base::bad_input("{}: no such {}; looked in the current directory, {}; {}{}", name,
                          looks_like_path(name) ? "file" : "model", places_text,
                          nearest_text(name, entries), fetch_text(name));
