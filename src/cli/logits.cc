@@ -148,6 +148,7 @@ Result<int> trace(const TraceOptions& options) {
     return list_trace(engine, options);
   }
   if (options.out.empty()) return base::usage_error("--out: where should the files go? --out DIR");
+  MB_TRY(check_output_name("--out", options.out));
   MB_TRY(check_folder_target(options.out));
   MB_ASSIGN(const PromptOptions prompt, checked_prompt(options.prompt));
   MB_ASSIGN(Engine engine, load_engine(options.shared));
@@ -203,7 +204,13 @@ Action make_trace(CLI::App& app) {
   app.add_option("--out", options->out, "a directory: one .npy for each intermediate");
   app.add_option("--only", options->only,
                  "intermediates to write: layer.3.attn.* (logits.npy is written in any case)");
-  app.add_flag("--list", options->list, "print the names with shapes");
+  CLI::Option* list =
+      app.add_flag("--list", options->list, "print the names with shapes, and no more");
+  // Names need no prompt and go to stdout.
+  for (const char* other : {"-p", "-f", "--ids", "--system", "--raw", "--special", "--think",
+                            "--image", "--audio", "--video", "--out"}) {
+    list->excludes(app.get_option(other));
+  }
   return [options] { return trace(*options); };
 }
 

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cstdio>
+#include <cstdlib>
 #include <exception>
 #include <iterator>
 
@@ -46,18 +47,33 @@ std::string whole_number_fault(const std::string& text) {
   return fmt::format("expected a whole number, got '{}'", text);
 }
 
+std::string number_fault(const std::string& text) {
+  char* end = nullptr;
+  (void)std::strtod(text.c_str(), &end);
+  if (end == text.c_str() + text.size() && !text.empty()) return {};
+  return fmt::format("expected a number, got '{}'", text);
+}
+
 // An empty value is refused everywhere but where an empty text means something.
 std::string empty_fault(const std::string& text) {
   return text.empty() ? "expected a value, got nothing" : std::string();
 }
 
+using Fault = std::string (*)(const std::string&);
+
+// Before the checks that there are: what is no number is in no range.
+void check_first(CLI::Option& option, Fault fault) {
+  option.transform(CLI::Validator([fault](std::string& text) { return fault(text); }, ""));
+}
+
 void add_checks(CLI::App& command) {
   for (CLI::Option* option : command.get_options()) {
     const std::string type = option->get_type_name();
-    if (type.starts_with("INT")) option->check(whole_number_fault<int64_t>, "", "");
-    if (type.starts_with("UINT")) option->check(whole_number_fault<uint64_t>, "", "");
+    if (type.starts_with("INT")) check_first(*option, whole_number_fault<int64_t>);
+    if (type.starts_with("UINT")) check_first(*option, whole_number_fault<uint64_t>);
+    if (type.starts_with("FLOAT")) check_first(*option, number_fault);
     const std::string name = option->get_name();
-    if (name != "--prompt" && name != "--system") option->check(empty_fault, "", "");
+    if (name != "--prompt" && name != "--system") check_first(*option, empty_fault);
   }
 }
 
@@ -104,15 +120,25 @@ std::string surplus_text(const CLI::App& app) {
     for (const std::string& known_name : known->get_lnames()) names.push_back("--" + known_name);
   }
   const std::vector<std::string_view> views(names.begin(), names.end());
-  const std::string_view meant = base::nearest(name, views);
+  const auto goes_on = [&](std::string_view known) { return known.starts_with(name); };
+  // An option that is cut short, or else the nearest.
+  const std::string_view meant = std::count_if(views.begin(), views.end(), goes_on) == 1
+                                     ? *std::find_if(views.begin(), views.end(), goes_on)
+                                     : base::nearest(name, views);
   return fmt::format("{}: no such option{}", name,
                      meant.empty() ? std::string() : fmt::format(" (did you mean {}?)", meant));
 }
 
-// `markbase help COMMAND` is `markbase COMMAND --help`.
-std::vector<std::string> arguments(int argc, char** argv) {
+// `markbase help COMMAND` is `markbase COMMAND --help`. Errors (kUsage): more than that.
+Result<std::vector<std::string>> arguments(int argc, char** argv) {
   std::vector<std::string> args(argv + 1, argv + argc);
-  if (!args.empty() && args[0] == "help") {
+  if (args.empty()) return args;
+  const bool help = args[0] == "help";
+  const size_t most = help ? 2 : 1;
+  if ((help || args[0] == "--version") && args.size() > most) {
+    return base::usage_error("{}: not expected: '{}'", args[0], args[most]);
+  }
+  if (help) {
     args.erase(args.begin());
     args.push_back("--help");
   }
@@ -121,7 +147,9 @@ std::vector<std::string> arguments(int argc, char** argv) {
 
 int run(int argc, char** argv) {
   install_interrupt_handler();
-  std::vector<std::string> args = arguments(argc, argv);
+  Result<std::vector<std::string>> checked = arguments(argc, argv);
+  if (!checked.ok()) return report(checked.error());
+  const std::vector<std::string> args = std::move(*checked);
   if (!args.empty() && args[0] == "--version") {
     Result<void> printed = print(version_text());
     return printed.ok() ? 0 : report(printed.error());
@@ -135,6 +163,10 @@ int run(int argc, char** argv) {
     }
   }
 
+  if (!args.empty() && args[0].starts_with("-") && args[0] != "-h" && args[0] != "--help") {
+    return report(base::usage_error(
+        "'{}': expected a command first. `markbase help` lists what there is", args[0]));
+  }
   if (!args.empty() && !args[0].starts_with("-")) {
     const bool known = std::any_of(std::begin(kCommands), std::end(kCommands),
                                    [&](const Command& command) { return command.name == args[0]; });

@@ -174,10 +174,16 @@ bool is_stdin(const std::string& path) {
 
 }  // namespace
 
+Result<void> check_output_name(const char* option, const std::string& output) {
+  if (output != "-") return {};
+  return base::usage_error("{}: expected a name, got -, which does not mean stdout here", option);
+}
+
 Result<void> check_output_apart(const char* option, const std::string& output,
                                 const SharedOptions& shared, const std::string& input) {
   namespace fs = std::filesystem;
   std::error_code ignored;
+  MB_TRY(check_output_name(option, output));
   const bool is_there = fs::exists(output, ignored);
   if (output.empty() || (is_there && !fs::is_regular_file(output, ignored))) return {};
   const Result<std::string> model = model_path(shared);

@@ -12,6 +12,7 @@ struct SynthFlags {
 };
 
 Result<int> synth(SynthFlags& flags) {
+  MB_TRY(check_output_name("OUT", flags.options.out));
   ProgressLine line(!flags.quiet);
   const GracefulInterrupt graceful;
   flags.options.progress = [&](const Progress& p) { line.show(p); };

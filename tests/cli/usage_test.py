@@ -206,6 +206,45 @@ class Usage(unittest.TestCase):
         self.assertRegex(run("inspect", TINY)[1], r"weight_bytes: \d+ \([\d.]+ KiB\)\n")
         self.assertRegex(run("doctor")[1], r"total_bytes: \d+ \([\d.]+ GiB\)\n")
 
+    def test_what_is_no_number_is_called_so(self):
+        for option, value, kind in [("--temperature", "abc", "a number"), ("--top-p", "0.5x", "a number"), ("--min-p", "1,5", "a number"),
+                                    ("--top-k", "3.5", "a whole number"), ("-n", "1e3", "a whole number"),
+                                    ("--threads", "two", "a whole number")]:
+            self.check(2, ["run", TINY, "--ids", "2", option, value], f"markbase: {option}: expected {kind}, got '{value}'. ")
+        self.check(2, ["run", TINY, "--ids", "2", "--threads", "0"], "--threads: ", "range")
+
+    def test_options_cut_short(self):
+        for given, meant in [("--temp", "--temperature"), ("--temp=0", "--temperature"), ("--promt", "--prompt")]:
+            self.check(2, ["run", TINY, given, "0"], f"{given.split('=')[0]}: no such option (did you mean {meant}")
+
+    def test_words_that_nobody_reads(self):
+        for args, word in [(["--frob"], "'--frob': expected a command first"), (["-q", "run"], "'-q'"),
+                           (["help", "run", "extra"], "'extra'"), (["--version", "extra"], "'extra'"),
+                           (["help", "--frob"], "'--frob'")]:
+            self.check(2, args, word)
+        self.assertEqual(run("help", "--help")[0], 0)
+        # Names need no prompt and have no file.
+        for option in [["--out", "x"], ["--system", "s"], ["-p", "a"], ["-f", "x"], ["--ids", "2"], ["--raw"], ["--special"], ["--think"]]:
+            self.check(2, ["trace", TINY, "--list", *option], "--list", option[0] if option[0].startswith("--") else "--")
+        self.assertEqual(run("trace", TINY, "--list", "--only", "layer.0.*")[0], 0)
+        for script, usage in [("fetch_model.sh", "Google's Gemma 3 270M"), ("quickstart.sh", '["a prompt"]')]:
+            for args, code in [(["--help"], 0), (["-h"], 0), (["--frob"], 2), (["a", "b"], 2)]:
+                done = subprocess.run([SOURCE / "scripts" / script, *args], capture_output=True, text=True, timeout=60)
+                self.assertEqual(done.returncode, code, done.stderr)
+                self.assertIn(usage if code == 0 else args[-1] if script == "quickstart.sh" else args[0],
+                              done.stdout if code == 0 else done.stderr)
+
+    def test_a_dash_is_no_file_to_write(self):
+        with tempfile.TemporaryDirectory() as folder:
+            text = pathlib.Path(folder, "t.txt")
+            text.write_text("a text")
+            for args in [["logits", TINY, "--ids", "2", "--out", "-"], ["trace", TINY, "--ids", "2", "--out", "-"],
+                         ["perplexity", TINY, "-f", text, "--save-logits", "-"], ["batch", TINY, "-f", text, "--out", "-"]]:
+                done = subprocess.run([pathlib.Path(BINARY).resolve(), *map(str, args)], cwd=folder, stdin=subprocess.DEVNULL, capture_output=True, text=True)
+                self.assertEqual((done.returncode, done.stdout), (2, ""), done.stderr)
+                self.assertIn(f"{args[-2]}: expected a name, got -", done.stderr)
+            self.assertEqual(os.listdir(folder), ["t.txt"])
+
     def test_unknown_command(self):
         self.check(2, ["runn"], "runn")
 
