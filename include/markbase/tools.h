@@ -104,8 +104,8 @@ struct SynthOptions {
 // Writes random weights in the real shape of a size, with a made-up vocabulary: for speed and
 // tests, its answers mean nothing.
 // {"path","size","format","layers","parameters","tensors","bytes","seed"}. The target has its name
-// only when it is whole. Errors: kUsage (a size, format or number of layers there is not, a target
-// that exists), kFailed (no folder to write to, disk), kCancelled.
+// only when it is whole. Errors: kUsage (a size, format or number of layers there is not), kFailed
+// (a target that exists, no folder to write to, disk), kCancelled.
 MB_EXPORT Result<std::string> synth_json(const SynthOptions& options);
 MB_EXPORT std::vector<std::string> synth_size_names();
 

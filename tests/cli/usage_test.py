@@ -38,7 +38,7 @@ class Synth(unittest.TestCase):
                                (["tiny-e2b", f"{folder}/a"], "--to"),
                                (["tiny-e2b", f"{folder}/a", "--to", "hf-bf16", "--layers", "0"], "--layers"),
                                (["tiny-e2b", f"{folder}/a", "--to", "hf-bf16", "--layers", "7"], "6 layers"),
-                               (["tiny-e2b", folder, "--to", "hf-bf16"], "exists")]:
+                               (["tiny-e2b", "-", "--to", "hf-bf16"], "OUT")]:
                 code, out, err = run("synth", *args)
                 self.assertEqual((code, out), (2, ""), err)
                 self.assertIn(word, err)
@@ -46,6 +46,9 @@ class Synth(unittest.TestCase):
 
     def test_a_place_that_takes_no_files_is_said(self):
         with tempfile.TemporaryDirectory() as folder:
+            code, out, err = run("synth", "tiny-e2b", folder, "--to", "hf-bf16")
+            self.assertEqual((code, out), (1, ""), err)
+            self.assertIn("exists", err)
             code, out, err = run("synth", "tiny-e2b", f"{folder}/no/a", "--to", "hf-bf16")
             self.assertEqual((code, out), (1, ""), err)
             self.assertIn("expected a folder", err)

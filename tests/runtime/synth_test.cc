@@ -128,11 +128,12 @@ TEST(Synth, ShardsHaveAnIndexThatNamesThem) {
 TEST(Synth, NothingIsOverwritten) {
   const TempDir dir;
   dir.write("there.gguf", "mine");
-  expect_error(synth("tiny-e2b", "gguf-q4_0", dir.file("there.gguf")), ErrorCode::kUsage,
+  expect_error(synth("tiny-e2b", "gguf-q4_0", dir.file("there.gguf")), ErrorCode::kFailed,
                "there.gguf");
   EXPECT_EQ(read_file(dir.file("there.gguf")), "mine");
   dir.write("other.partial", "mine too");
-  expect_error(synth("tiny-e2b", "hf-bf16", dir.file("other")), ErrorCode::kUsage, "other.partial");
+  expect_error(synth("tiny-e2b", "hf-bf16", dir.file("other")), ErrorCode::kFailed,
+               "other.partial");
   EXPECT_EQ(read_file(dir.file("other.partial")), "mine too");
 }
 

@@ -253,12 +253,11 @@ Result<void> check_target(const fs::path& out, uint64_t num_bytes) {
     return fs::exists(fs::symlink_status(path, error));
   };
   if (taken(out)) {
-    return base::usage_error("{}: expected a name that is free, got one that exists", out.string());
+    return base::failed("{}: expected a name that is free, got one that exists", out.string());
   }
   const std::string partial = out.string() + ".partial";
   if (taken(partial)) {
-    return base::usage_error("{}: a run that did not finish left this behind; remove it first",
-                             partial);
+    return base::failed("{}: a run that did not finish left this behind; remove it first", partial);
   }
   const fs::path parent = out.has_parent_path() ? out.parent_path() : fs::path(".");
   if (!fs::is_directory(parent, error)) {
