@@ -418,6 +418,22 @@ class Usage(unittest.TestCase):
         with tempfile.TemporaryDirectory() as folder:
             self.check(3, ["run", folder, "-p", "a"], folder, "config.json")
 
+    def test_verify_looks_at_every_file_of_a_folder(self):
+        with tempfile.TemporaryDirectory() as folder:
+            copy = pathlib.Path(folder, "m")
+            shutil.copytree(SOURCE / "tests/golden/tiny_gemma3_f32", copy)
+            for broken in ["config.json", "model.safetensors"]:
+                whole = (copy / broken).read_bytes()
+                (copy / broken).write_bytes(whole[:10])
+                for tokenizer, word in [(None, "no tokenizer"), ("{", "tokenizer.json")]:
+                    (copy / "tokenizer.json").write_text(tokenizer) if tokenizer else (copy / "tokenizer.json").unlink(missing_ok=True)
+                    code, out, err = run("verify", copy, "--json")
+                    faults = json.loads(out)["faults"]
+                    self.assertEqual((code, len(faults)), (3, 2), err)
+                    self.assertIn(broken, faults[0]["what"])
+                    self.assertIn(word, faults[1]["what"])
+                (copy / broken).write_bytes(whole)
+
     def test_empty_and_broken_files(self):
         with tempfile.TemporaryDirectory() as folder:
             path = pathlib.Path(folder, "m.gguf")

@@ -37,6 +37,8 @@ class Verifier {
       // What the reader refuses is a fault like another; an unreadable path is not.
       if (source.error().code != ErrorCode::kBadInput) return source.error();
       add_message(source.error().message);
+      // The tokenizer of a folder is a file of its own; that of a GGUF file went with it.
+      if (path_.kind == PathKind::kDirectory) check_tokenizer(base::Json::object(), 0);
       return report(nullptr);
     }
     for (const std::string& remark : (*source)->remarks()) add_message(remark);
@@ -109,10 +111,10 @@ class Verifier {
                            "only tensors of " + config->model_type, "one that has no place there"});
       }
     }
-    check_tokenizer(source, config.ok() ? config->vocab_size : 0);
+    check_tokenizer(source.config(), config.ok() ? config->vocab_size : 0);
   }
 
-  void check_tokenizer(const formats::WeightSource& source, int64_t table_rows) {
+  void check_tokenizer(const base::Json& model_config, int64_t table_rows) {
     const Result<bool> there = runtime::has_tokenizer(path_);
     if (there.ok() && !*there) {
       faults_.push_back(
@@ -132,7 +134,7 @@ class Verifier {
     }
     const int64_t vocabulary = table_rows > 0 ? table_rows : tokens;
     const auto generation =
-        runtime::load_generation_config(path_, source.config(), **tokenizer, vocabulary);
+        runtime::load_generation_config(path_, model_config, **tokenizer, vocabulary);
     if (!generation.ok()) add_message(generation.error().message);
   }
 
