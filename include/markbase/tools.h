@@ -108,6 +108,8 @@ struct SynthOptions {
 // (a target that exists, no folder to write to, disk), kCancelled.
 MB_EXPORT Result<std::string> synth_json(const SynthOptions& options);
 MB_EXPORT std::vector<std::string> synth_size_names();
+// "hf-bf16, mlx-bf16, mlx-Nbit[-gG] with ..."
+MB_EXPORT std::string synth_format_names();
 
 // Names a model path: a path as it is, an entry of `models_dir`, or org/name in `hf_hub`.
 // Errors: kBadInput naming where we looked, the nearest match, and for org/name and the model of

@@ -32,9 +32,7 @@ Action make_synth(CLI::App& app) {
                  fmt::format("{}", fmt::join(tools::synth_size_names(), ", ")))
       ->required();
   app.add_option("OUT", flags->options.out, "a directory to make, or a GGUF file")->required();
-  app.add_option("--to", flags->options.format,
-                 "hf-bf16, mlx-Nbit[-gG], mlx-bf16, gguf-q4_0, gguf-q4_k_m, gguf-q8_0, ...")
-      ->required();
+  app.add_option("--to", flags->options.format, tools::synth_format_names())->required();
   app.add_option("--layers", flags->options.num_layers, "the first layers only")
       ->check(CLI::Range(int64_t{1}, int64_t{1024}));
   app.add_option("--seed", flags->options.seed, "the same seed gives the same bytes");

@@ -44,6 +44,12 @@ class Synth(unittest.TestCase):
                 self.assertIn(word, err)
             self.assertEqual(os.listdir(folder), [])
 
+    def test_help_lists_the_formats_that_there_are(self):
+        _, _, err = run("synth", "tiny-e2b", "a", "--to", "gguf-q9")
+        words = run("help", "synth")[1].split()
+        formats = err[err.index("there are ") + len("there are "):].split()
+        self.assertEqual(words[words.index("hf-bf16,"):][:len(formats)], formats)
+
     def test_a_place_that_takes_no_files_is_said(self):
         with tempfile.TemporaryDirectory() as folder:
             code, out, err = run("synth", "tiny-e2b", folder, "--to", "hf-bf16")

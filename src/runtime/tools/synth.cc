@@ -324,5 +324,6 @@ Result<std::string> synth_json(const SynthOptions& options) {
 }
 
 std::vector<std::string> synth_size_names() { return synth_sizes(); }
+std::string synth_format_names() { return synth_formats(); }
 
 }  // namespace markbase::tools

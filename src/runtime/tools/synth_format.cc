@@ -247,17 +247,14 @@ std::vector<StoredTensor> gguf_tensors(const SynthShape& shape, const SynthForma
   return stored;
 }
 
-Result<SynthFormat> no_such_format(std::string_view name) {
+}  // namespace
+
+std::string synth_formats() {
   std::vector<std::string_view> gguf;
   for (const GgufFormat& entry : kGgufFormats) gguf.push_back(entry.name);
-  return base::usage_error(
-      "--to: '{}' is not a format; there are hf-bf16, mlx-bf16, mlx-Nbit[-gG] with N of {} and G "
-      "of "
-      "{}, and gguf- with {}",
-      name, fmt::join(kBits, " "), fmt::join(kGroups, " "), fmt::join(gguf, " "));
+  return fmt::format("hf-bf16, mlx-bf16, mlx-Nbit[-gG] with N of {} and G of {}, and gguf- with {}",
+                     fmt::join(kBits, " "), fmt::join(kGroups, " "), fmt::join(gguf, " "));
 }
-
-}  // namespace
 
 Result<SynthFormat> synth_format(std::string_view name) {
   SynthFormat format;
@@ -285,7 +282,7 @@ Result<SynthFormat> synth_format(std::string_view name) {
     format.file_type = entry.file_type;
     return format;
   }
-  return no_such_format(name);
+  return base::usage_error("--to: '{}' is not a format; there are {}", name, synth_formats());
 }
 
 std::vector<StoredTensor> stored_tensors(const SynthShape& shape, const SynthFormat& format) {

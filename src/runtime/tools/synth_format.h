@@ -27,6 +27,8 @@ struct SynthFormat {
   uint32_t file_type = 0;
 };
 
+// The names that synth_format takes, in words.
+std::string synth_formats();
 // "hf-bf16", "mlx-bf16", "mlx-4bit", "mlx-4bit-g64", "gguf-q4_0", ... Errors (kUsage): any other
 // name, with the list.
 Result<SynthFormat> synth_format(std::string_view name);
