@@ -45,14 +45,17 @@ void add_engine_options(CLI::App& app, SharedOptions& shared) {
       ->check(CLI::Range(1, kMostThreads));
   app.add_option("--cpu-isa", shared.cpu_isa, "force a CPU kernel level")
       ->check(CLI::IsMember({"auto", "generic", "avx2", "avxvnni", "avx512", "vnni", "amx"}));
-  app.add_option("--ctx", shared.context_tokens, "context in tokens (default: the model's limit)")
+  app.add_option("--ctx", shared.context_tokens,
+                 "context in tokens (default: the model's limit, or what fits in memory)")
       ->check(CLI::Range(int64_t{1}, kMaxContextTokens));
-  app.add_option("--kv", shared.kv, "type of the key/value cache")
+  app.add_option("--kv", shared.kv, "type of the key/value cache; auto: f16, for --backend ref f32")
       ->check(CLI::IsMember({"auto", "f16", "bf16", "f32", "q8"}));
-  app.add_option("--prefill-chunk", shared.prefill_chunk_tokens, "tokens of a prompt per step")
+  app.add_option("--prefill-chunk", shared.prefill_chunk_tokens,
+                 "tokens of a prompt per step (default: 512)")
       ->check(CLI::Range(int64_t{1}, kMostPrefillChunkTokens));
   app.add_option("--memory", shared.memory,
-                 "memory budget: N, NMiB or NGiB; refuse rather than swap");
+                 "memory budget: N, NMiB or NGiB; without --ctx the context is cut to it, and what "
+                 "does not fit is refused");
   app.add_option("--activations", shared.activations,
                  "16 (default); q8: 8-bit activations, less exact")
       ->check(CLI::IsMember({"auto", "16", "q8"}));
@@ -93,7 +96,7 @@ void add_shared_options(CLI::App& app, SharedOptions& shared, ModelArgument mode
                  "what is said on stderr: debug (as -v), info (the default), warning (warnings "
                  "alone), error or off (as -q)")
       ->check(CLI::IsMember({"debug", "info", "warning", "error", "off"}));
-  app.add_flag("-q,--quiet", shared.quiet, "nothing on stderr but errors");
+  app.add_flag("-q,--quiet", shared.quiet, "nothing on stderr but errors, whatever -v says");
   app.add_flag("-v,--verbose", shared.verbose, "explain on stderr");
   app.add_flag("--json", shared.json, "one JSON document on stdout");
   app.callback([&shared] { apply_log_level(shared); });
@@ -107,7 +110,8 @@ void add_shared_options(CLI::App& app, SharedOptions& shared, ModelArgument mode
 
 void add_prompt_options(CLI::App& app, PromptOptions& prompt) {
   app.add_option("-p,--prompt", prompt.text, "the text");
-  app.add_option("-f,--file", prompt.file, "a file with the text (- for stdin)");
+  app.add_option("-f,--file", prompt.file,
+                 "a file with the text (- for stdin); its last newline is part of it");
   app.add_option("--ids", prompt.ids, "start from these ids: 2,5,7");
   app.add_option("--system", prompt.system, "a system message");
   app.add_flag("--raw", prompt.raw, "plain continuation: BOS once, no chat template");
@@ -116,7 +120,8 @@ void add_prompt_options(CLI::App& app, PromptOptions& prompt) {
   app.add_option("--image", prompt.image, "not in this build yet");
   app.add_option("--audio", prompt.audio, "not in this build yet");
   app.add_option("--video", prompt.video, "not in this build yet");
-  app.footer("stdin: the text, where none of -p, -f and --ids is given.");
+  app.footer(
+      "stdin: the text, where none of -p, -f and --ids is given; its last newline is part of it.");
 }
 
 Result<EngineOptions> engine_options(const SharedOptions& shared) {

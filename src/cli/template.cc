@@ -13,7 +13,7 @@ for its messages, as /save of chat writes it. Each request gives a line {"prompt
   tools                    a list of tools (OpenAI form)
   add_generation_prompt    true: the prompt ends with the beginning of an answer (default: false)
   enable_thinking          true: the model thinks first (default: false)
-  preserve_thinking        true: thoughts of earlier turns stay (default: false)
+  preserve_thinking        true: thoughts beside tool calls of earlier turns stay (default: false)
   continue_final_message   true, or "reasoning_content": the last message is to be gone on with)";
 
 constexpr std::string_view kBlank = " \t\r\n";

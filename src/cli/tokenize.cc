@@ -13,8 +13,8 @@ namespace {
 constexpr std::string_view kEncodeKeys[] = {"text", "special", "bos"};
 constexpr std::string_view kDecodeKeys[] = {"ids", "skip_special"};
 constexpr const char* kInput =
-    R"(stdin: the text, where neither -p nor -f is given; its ids begin with BOS. With --jsonl or --decode
-JSON objects, one a line:
+    R"(stdin: the text, where neither -p nor -f is given, its last newline included; its ids begin with BOS.
+With --jsonl or --decode JSON objects, one a line:
   --jsonl     text
               special         true: control-token spellings become tokens (default: as --special says)
               bos             true: BOS goes before (default: false)

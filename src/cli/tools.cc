@@ -196,18 +196,20 @@ Action make_bench(CLI::App& app) {
   app.add_option("-p", flags->prefill,
                  "prompt lengths to prefill: 512,4096 (0: none; default: 512, with --arrivals "
                  "less where the context is short)");
-  app.add_option("-n", flags->decode_tokens, "tokens to decode (0: none)")
+  app.add_option("-n", flags->decode_tokens, "tokens to decode (0: none; default: 128)")
       ->check(CLI::Range(0, 1 << 24));
-  app.add_option("-d", flags->depths, "tokens already in the context when decoding starts");
-  app.add_option("-b", flags->batches, "sequences decoded together");
-  app.add_option("-r", flags->repetitions, "repetitions")->check(CLI::Range(1, 1000));
+  app.add_option("-d", flags->depths,
+                 "tokens already in the context when decoding starts: 0,1024 (default: 0)");
+  app.add_option("-b", flags->batches, "sequences decoded together: 1,8 (default: 1)");
+  app.add_option("-r", flags->repetitions, "repetitions (default: 5)")->check(CLI::Range(1, 1000));
   CLI::Option* arrivals =
       app.add_option("--arrivals", flags->arrivals,
                      "instead: so many requests that come over time, prompts of "
                      "-p, answers of -n, at most -b at once");
   arrivals->check(CLI::Range(int64_t{1}, int64_t{1} << 24));
   app.add_option("--rate", flags->rate,
-                 "requests a second, at random times; closed: the next when one is answered")
+                 "requests a second, at random times; closed (the default): the next when one is "
+                 "answered")
       ->needs(arrivals);
   app.add_option("--seed", flags->seed, "of times, lengths and prompts")->needs(arrivals);
   // What starts from a depth has no arrivals.
@@ -219,7 +221,8 @@ Action make_perplexity(CLI::App& app) {
   auto flags = std::make_shared<PerplexityFlags>();
   add_shared_options(app, flags->shared, ModelArgument::kRequired);
   app.add_option("-f,--file", flags->file, "the text (- for stdin)")->required();
-  app.add_option("--stride", flags->stride, "tokens a window moves (default: its length)")
+  app.add_option("--stride", flags->stride,
+                 "tokens a window moves (default: its length without BOS)")
       ->check(CLI::Range(int64_t{1}, int64_t{1} << 24));
   app.add_option("--save-logits", flags->save_logits,
                  "write log-probabilities to this file: .npy, float32 [tokens, vocab_size]");
