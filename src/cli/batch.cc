@@ -353,9 +353,12 @@ Action make_batch(CLI::App& app) {
                  "(default: stdin)");
   app.add_option("--out", options->out,
                  "where the answers go (default: stdout); a file that has some is gone on with");
-  app.add_option("--max-sequences", options->max_sequences, "answers that step together")
+  app.add_option("--max-sequences", options->max_sequences,
+                 fmt::format("answers that step together (default: {})", options->max_sequences))
       ->check(CLI::Range(int64_t{1}, kMostSequences));
-  app.add_option("--max-queue", options->max_queue, "requests that wait in the engine at most")
+  app.add_option(
+         "--max-queue", options->max_queue,
+         fmt::format("requests that wait in the engine at most (default: {})", options->max_queue))
       ->check(CLI::Range(int64_t{0}, kMostQueue));
   BatchDefaults& defaults = options->defaults;
   app.add_option("--system", defaults.system,

@@ -242,8 +242,8 @@ class Batch(WithSynth):
         process = subprocess.Popen([BINARY, "batch", self.model, "-q", "--max-sequences", "1", "--out", self.out], stdin=subprocess.PIPE,
                                    stderr=subprocess.PIPE)
         wait_for_handler(process.pid, signal.SIGINT)
-        line = json.dumps({"ids": [2] * 1000, "ignore_eos": True}).encode() + b"\n"
-        data = line * 256
+        line = json.dumps({"ids": [2] * 400, "ignore_eos": True}).encode() + b"\n"  # up to the context, 512
+        data = line * 400
         fd = process.stdin.fileno()
         os.set_blocking(fd, False)
         taken, quiet = 0, 0
@@ -257,6 +257,8 @@ class Batch(WithSynth):
         process.send_signal(signal.SIGINT)
         _, err = process.communicate()
         self.assertEqual(process.returncode, 130, err)
+        self.assertEqual(err, b"markbase: interrupted\n")
+        self.assertLess(taken, len(data))
         # Four in the engine, the pipe, and what the reader had of it.
         ahead = taken - len(line) * self.out.read_bytes().count(b"\n")
         self.assertLess(ahead, 6 * len(line) + 4 * 65536)
