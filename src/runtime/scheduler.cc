@@ -24,10 +24,27 @@ constexpr int64_t border_below(int64_t tokens) {
   return tokens / ops::kKvBlockTokens * ops::kKvBlockTokens;
 }
 
-// Room for the tokens that it has yet to compute, and the next block of everyone: with less it
-// would be thrown out again.
-constexpr int64_t tokens_to_enter(int64_t missing, size_t num_running) {
-  return missing + ops::kKvBlockTokens * static_cast<int64_t>(num_running + 1);
+constexpr int64_t border_above(int64_t tokens) {
+  return border_below(tokens + ops::kKvBlockTokens - 1);
+}
+
+// Room for the tokens that it has yet to compute, what those that run have yet to take, and the
+// next block of everyone: with less somebody would be thrown out again.
+constexpr int64_t tokens_to_enter(int64_t missing, int64_t promised, size_t num_running) {
+  return missing + promised + ops::kKvBlockTokens * static_cast<int64_t>(num_running + 1);
+}
+
+// Blocks of its prompt, or of what it computes again, that a running sequence has not taken yet, in
+// tokens.
+int64_t promised_to(const Sequence& sequence) {
+  if (sequence.is_decoding()) return 0;
+  return border_above(sequence.answer->num_tokens()) - border_above(sequence.num_computed);
+}
+
+int64_t promised_to(std::span<const std::unique_ptr<Sequence>> sequences) {
+  int64_t tokens = 0;
+  for (const auto& sequence : sequences) tokens += promised_to(*sequence);
+  return tokens;
 }
 
 int priority_of(const Sequence& sequence) { return sequence.answer->request().priority; }
@@ -116,7 +133,7 @@ bool Scheduler::admit_first() {
   (*first)->slot = slot;
   const Prefix prefix = find_prefix(**first);
   const int64_t missing = (*first)->answer->num_tokens() - prefix.tokens;
-  const int64_t needed = tokens_to_enter(missing, running_.size());
+  const int64_t needed = tokens_to_enter(missing, promised_to(running_), running_.size());
   if (!running_.empty() && runner_.available_tokens() < needed) {
     runner_.close_sequence(slot);
     (*first)->slot = -1;
@@ -145,10 +162,13 @@ void Scheduler::make_room(const Sequence& sequence) {
   available_.resize(lower_.size() + 1);
   const int64_t prefix = runner_.foresee(newcomer(sequence), lower_slots_, available_);
   const int64_t missing = sequence.answer->num_tokens() - prefix;
+  int64_t promised = promised_to(running_);
   for (size_t n = 0; n <= lower_.size(); ++n) {
+    if (n > 0) promised -= promised_to(*running_[lower_[n - 1]]);
     const size_t left = running_.size() - n;
     const bool has_slot = left < static_cast<size_t>(runner_.options().max_sequences);
-    if (left > 0 && !(has_slot && available_[n] >= tokens_to_enter(missing, left))) continue;
+    const bool has_room = available_[n] >= tokens_to_enter(missing, promised, left);
+    if (left > 0 && !(has_slot && has_room)) continue;
     for (size_t i = 0; i < n; ++i) preempt(lower_[i]);
     return;
   }
