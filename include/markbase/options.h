@@ -46,8 +46,8 @@ struct EngineOptions {
   std::string kv = "auto";  // auto|f16|bf16|f32|q8; auto: f16, and f32 on the reference backend
   int64_t prefill_chunk_tokens = 512;  // 1 to kMostPrefillChunkTokens
   int64_t max_sequences = 8;  // answers that step together (1 to kMostSequences); more wait
-  int64_t max_queue =
-      256;  // answers that wait for a place (0 to kMostQueue); beyond, submit refuses
+  // Answers that wait for a place (0 to kMostQueue); beyond, submit refuses.
+  int64_t max_queue = 256;
   bool prefix_cache = true;          // keep what prompts and answers have in common with later ones
   uint64_t memory_bytes = 0;         // budget; 0: what the machine has free
   std::string activations = "auto";  // auto|16|q8; auto: 16

@@ -38,7 +38,7 @@ Action make_synth(CLI::App& app) {
   app.add_option("--seed", flags->options.seed, "the same seed gives the same bytes");
   app.add_option("--threads", flags->options.num_threads,
                  "threads (default: the cores this process may use)")
-      ->check(CLI::Range(1, 256));
+      ->check(CLI::Range(1, kMostThreads));
   app.add_flag("-q,--quiet", flags->quiet, "nothing on stderr but errors");
   app.add_flag("--json", flags->json, "one JSON document on stdout");
   return [flags] { return synth(*flags); };
